@@ -1,0 +1,3 @@
+//! The `clawpen` binary.
+#![forbid(unsafe_code)]
+fn main() {}

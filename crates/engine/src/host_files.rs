@@ -1,0 +1,1 @@
+//! Answers what the rules ask about files, from the real file system.

@@ -1,0 +1,1 @@
+//! Every built-in value, with its reason.

@@ -1,0 +1,1 @@
+//! The container a sandbox runs in, built locked down.

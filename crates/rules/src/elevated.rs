@@ -1,0 +1,1 @@
+//! Decides whether a sender may leave the sandbox for one command.

@@ -1,0 +1,1 @@
+//! Which variables may enter a sandbox.

@@ -1,0 +1,22 @@
+//! What Clawpen decides. Pure: values in, a decision and its reason out.
+//!
+//! Nothing here reads files, clocks or the environment: facts come in as arguments
+//! ([`host_files`] is how facts about files do). Every verdict function is called `decide`.
+#![forbid(unsafe_code)]
+
+pub mod browser;
+pub mod config;
+pub mod container;
+pub mod elevated;
+pub mod environment;
+pub mod host_files;
+pub mod ids;
+pub mod mounts;
+pub mod paths;
+pub mod posix;
+pub mod prune;
+pub mod reuse;
+pub mod scope;
+pub mod session;
+pub mod tool_policy;
+pub mod workspace;

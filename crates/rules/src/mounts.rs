@@ -1,0 +1,1 @@
+//! Which host paths may be bound into a sandbox, and how.

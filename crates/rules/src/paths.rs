@@ -1,0 +1,1 @@
+//! Host path <-> sandbox path over the mount table.

@@ -1,0 +1,1 @@
+//! Which sandboxes are too idle or too old.

@@ -1,0 +1,1 @@
+//! Keep, keep stale, replace or create a sandbox.

@@ -1,0 +1,1 @@
+//! Which sessions share a sandbox; its key, its slug and its names.

@@ -1,0 +1,1 @@
+//! Which directories a sandbox works in.

@@ -1,0 +1,2 @@
+//! `cargo xtask`: see `README.md`.
+fn main() {}
