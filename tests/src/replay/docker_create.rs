@@ -1,4 +1,8 @@
-//! Answers the rows of `docker-create.jsonl`.
+//! Answers the rows of `docker-create.jsonl`; one module per group of categories.
+
+mod container;
+mod lifecycle;
+mod validate;
 
 use anyhow::Result;
 
@@ -6,6 +10,10 @@ use super::world::World;
 use super::{Answer, Row};
 
 /// The product's answer to one row.
-pub fn answer(_row: &Row, _world: &World) -> Result<Answer> {
-    Ok(Answer::NotYet)
+pub fn answer(row: &Row, world: &World) -> Result<Answer> {
+    match row.category() {
+        "validate" => validate::answer(row, world),
+        "resolve" | "lifecycle" | "prune" => lifecycle::answer(row, world),
+        _ => container::answer(row, world),
+    }
 }
