@@ -9,12 +9,20 @@
 //! [`Config`] is the tree after the load pipeline; every value in it still knows its file and line.
 
 pub mod defaults;
+pub mod edit;
 pub mod fingerprint;
+pub mod include;
 pub mod json5;
+pub mod load;
+pub mod locate;
+pub mod own;
+pub mod print;
 pub mod resolve;
 pub mod sandbox;
+pub mod schema;
 pub mod setting;
 pub mod tree;
+pub mod variables;
 
 use crate::ids::AgentId;
 use tree::{At, Node, Object, Value};

@@ -166,6 +166,11 @@ impl Object {
         &mut self.members
     }
 
+    /// The members as a list that can be taken apart.
+    pub fn into_members(self) -> Vec<Member> {
+        self.members
+    }
+
     /// Takes a member out.
     pub fn remove(&mut self, key: &str) -> Option<Member> {
         let index = self.members.iter().position(|member| member.key == key)?;

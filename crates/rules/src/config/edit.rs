@@ -1,0 +1,173 @@
+//! Changes one value of a JSON5 text and keeps everything else: comments, order, quotes, blanks.
+//!
+//! The text is the truth; the tree only says which bytes to replace. What comes out is read again
+//! before it is handed back, so an edit can never produce a file that does not load.
+
+use super::json5::{self, ParseError};
+use super::tree::{FileId, Node, Object};
+
+/// Why an edit was refused. The text is never changed then.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    #[error("the text is not valid JSON5: {0}")]
+    Broken(#[source] ParseError),
+    #[error("the new value is not valid JSON5: {0}")]
+    BadValue(#[source] ParseError),
+    #[error("`{key}` is no object, so nothing can be set below it")]
+    NotAnObject { key: String },
+    #[error("an edit needs at least one key")]
+    NoKey,
+}
+
+/// Sets the value at `keys` to the JSON5 text `value`, making missing objects on the way.
+pub fn set(text: &str, keys: &[&str], value: &str) -> Result<String, EditError> {
+    json5::parse(value, FileId(0)).map_err(EditError::BadValue)?;
+    let parsed = json5::parse(text, FileId(0)).map_err(EditError::Broken)?;
+    let Some((last, parents)) = keys.split_last() else { return Err(EditError::NoKey) };
+    let (node, depth) = descend(&parsed.root, parents);
+    let Some(object) = node.as_object() else {
+        return Err(EditError::NotAnObject { key: keys[..depth].join(".") });
+    };
+    if depth == parents.len()
+        && let Some(old) = object.get(last)
+    {
+        return checked(replace(text, old, value));
+    }
+    // The first missing key gets an object with the rest of the path inside.
+    let mut value = value.to_owned();
+    for key in keys[depth + 1..].iter().rev() {
+        value = format!("{{ {}: {value} }}", quote(key));
+    }
+    checked(insert(text, node, object, (keys[depth], &value)))
+}
+
+/// Removes the member at `keys`; a key that is not there is no error.
+pub fn remove(text: &str, keys: &[&str]) -> Result<String, EditError> {
+    let parsed = json5::parse(text, FileId(0)).map_err(EditError::Broken)?;
+    let Some((last, parents)) = keys.split_last() else { return Err(EditError::NoKey) };
+    let (node, depth) = descend(&parsed.root, parents);
+    let member = node.as_object().filter(|_| depth == parents.len()).and_then(|object| {
+        object.members().iter().find(|member| member.key == *last)
+    });
+    let Some(member) = member else { return Ok(text.to_owned()) };
+    let (mut start, mut end) = (member.key_span.start as usize, member.node.span.end as usize);
+    // The comma goes with the member: the one after it, or for the last member the one before.
+    let after = blank_length(&text[end..]);
+    if text[end + after..].starts_with(',') {
+        end += after + 1;
+        // Whatever blank led to the next member stays; a line that is empty now goes.
+        let line_start = text[..start].rfind('\n').map_or(0, |position| position + 1);
+        if text[line_start..start].trim().is_empty() && text[end..].starts_with('\n') {
+            (start, end) = (line_start, end + 1);
+        }
+    }
+    checked(format!("{}{}", &text[..start], &text[end..]))
+}
+
+/// Follows keys as far as objects have them; gives the last one and how many were followed.
+fn descend<'a>(root: &'a Node, keys: &[&str]) -> (&'a Node, usize) {
+    let mut node = root;
+    for (depth, key) in keys.iter().enumerate() {
+        match node.get(key) {
+            Some(next) => node = next,
+            None => return (node, depth),
+        }
+    }
+    (node, keys.len())
+}
+
+fn replace(text: &str, old: &Node, value: &str) -> String {
+    let (start, end) = (old.span.start as usize, old.span.end as usize);
+    format!("{}{value}{}", &text[..start], &text[end..])
+}
+
+/// Adds a member after the last one, on a line of its own if the object's members have theirs.
+fn insert(text: &str, node: &Node, object: &Object, (key, value): (&str, &str)) -> String {
+    let member = format!("{}: {value}", quote(key));
+    // Members are listed in JavaScript's order; the one written last is the one that ends last.
+    let Some(last) = object.members().iter().max_by_key(|member| member.node.span.end) else {
+        let inside = node.span.start as usize + 1;
+        return format!("{}{member}{}", &text[..inside], &text[inside..]);
+    };
+    let end = last.node.span.end as usize;
+    let key_start = last.key_span.start as usize;
+    let line_start = text[..key_start].rfind('\n').map_or(0, |position| position + 1);
+    let indent = &text[line_start..key_start];
+    let has_own_line = line_start > 0 && indent.trim().is_empty();
+    let separator = if has_own_line { format!(",\n{indent}") } else { ", ".to_owned() };
+    let after = blank_length(&text[end..]);
+    if text[end + after..].starts_with(',') {
+        // There is a trailing comma already: go behind it and leave one behind us.
+        let comma = end + after + 1;
+        let lead = separator.trim_start_matches(',');
+        let lead = if lead.is_empty() { " " } else { lead };
+        return format!("{}{lead}{member},{}", &text[..comma], &text[comma..]);
+    }
+    format!("{}{separator}{member}{}", &text[..end], &text[end..])
+}
+
+/// The length of blanks and comments at the start of a text.
+fn blank_length(text: &str) -> usize {
+    let mut rest = text;
+    loop {
+        let trimmed = rest.trim_start();
+        let comment = match trimmed.as_bytes() {
+            [b'/', b'/', ..] => trimmed.find('\n').unwrap_or(trimmed.len()),
+            [b'/', b'*', ..] => trimmed.find("*/").map_or(trimmed.len(), |end| end + 2),
+            _ => return text.len() - trimmed.len(),
+        };
+        rest = &trimmed[comment..];
+    }
+}
+
+/// A key as it may stand in JSON5: bare if it is a plain word.
+fn quote(key: &str) -> String {
+    let is_plain = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '$')
+        && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'$');
+    if is_plain { key.to_owned() } else { super::print::quoted(key) }
+}
+
+/// Hands a text back only if it still loads.
+fn checked(text: String) -> Result<String, EditError> {
+    json5::parse(&text, FileId(0)).map_err(EditError::Broken)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_set(text: &str, keys: &[&str], value: &str, expected: &str) {
+        assert_eq!(set(text, keys, value).as_deref(), Ok(expected));
+    }
+
+    #[test]
+    fn setting_keeps_comments_and_layout() {
+        check_set("{a: 1 /* one */, b: 2}", &["a"], "'x'", "{a: 'x' /* one */, b: 2}");
+        check_set("{}", &["a"], "1", "{a: 1}");
+        check_set("{a: 1}", &["b"], "2", "{a: 1, b: 2}");
+        check_set("{a: 1,}", &["b"], "2", "{a: 1, b: 2,}");
+        check_set("{\n  a: 1, // one\n}\n", &["b"], "2", "{\n  a: 1,\n  b: 2, // one\n}\n");
+        check_set("{\n  a: 1\n}\n", &["b", "c-d"], "2", "{\n  a: 1,\n  b: { \"c-d\": 2 }\n}\n");
+        check_set("{a: {b: 1}}", &["a", "b"], "[]", "{a: {b: []}}");
+    }
+
+    #[test]
+    fn removing_takes_the_comma_along() {
+        assert_eq!(remove("{a: 1, b: 2}", &["a"]).as_deref(), Ok("{ b: 2}"));
+        assert_eq!(remove("{\n  a: 1,\n  b: 2,\n}", &["a"]).as_deref(), Ok("{\n  b: 2,\n}"));
+        assert_eq!(remove("{a: 1, b: 2}", &["b"]).as_deref(), Ok("{a: 1, }"));
+        assert_eq!(remove("{a: 1}", &["x"]).as_deref(), Ok("{a: 1}"));
+    }
+
+    #[test]
+    fn what_would_not_load_is_refused() {
+        assert!(matches!(set("{", &["a"], "1"), Err(EditError::Broken(_))));
+        assert!(matches!(set("{}", &["a"], "}"), Err(EditError::BadValue(_))));
+        assert_eq!(
+            set("{a: 1}", &["a", "b"], "1"),
+            Err(EditError::NotAnObject { key: "a".to_owned() })
+        );
+    }
+}

@@ -1,0 +1,195 @@
+//! Where state and config live, from the environment and from what exists.
+//!
+//! The reference's places are kept, so that one home serves both programs. `clawpen.json`, our own
+//! settings, stands beside `openclaw.json`.
+
+use crate::host_files::{FactError, HostFiles};
+use crate::posix;
+
+/// The variables of the process, as far as they matter here.
+pub trait Variables {
+    /// The value of a variable; `None` if it is not set.
+    fn get(&self, name: &str) -> Option<&str>;
+}
+
+/// The places everything else is derived from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Locations {
+    pub home: String,
+    pub state_dir: String,
+    /// The file to read; it may not exist.
+    pub config: String,
+    /// Our own settings, beside `config`.
+    pub own_config: String,
+    /// `OPENCLAW_PROFILE`, unless it is the default one.
+    pub profile: Option<String>,
+}
+
+/// The last resorts when no variable names a home.
+#[derive(Debug, Clone, Copy)]
+pub struct Fallbacks<'a> {
+    /// The home directory of the operating system's user record.
+    pub os_home: Option<&'a str>,
+    /// The current directory, absolute.
+    pub current_dir: &'a str,
+}
+
+const STATE_NAMES: [&str; 3] = [".openclaw", ".clawdbot", ".moldbot"];
+const CONFIG_NAMES: [&str; 3] = ["openclaw.json", "clawdbot.json", "moldbot.json"];
+
+/// Finds the places.
+pub fn locate(
+    variables: &impl Variables,
+    files: &impl HostFiles,
+    fallbacks: Fallbacks<'_>,
+) -> Result<Locations, FactError> {
+    let home = home(variables, fallbacks);
+    let named_state = filled(variables, "OPENCLAW_STATE_DIR")
+        .map(|text| posix::resolve(fallbacks.current_dir, &expand_tilde(text, &home)));
+    let state_dir = match &named_state {
+        Some(dir) => dir.clone(),
+        None => default_state_dir(files, &home)?,
+    };
+    let config = match filled(variables, "OPENCLAW_CONFIG_PATH") {
+        Some(path) => posix::resolve(fallbacks.current_dir, &expand_tilde(path, &home)),
+        None => find_config(files, &home, named_state.as_deref(), &state_dir)?,
+    };
+    let own_config = posix::join(posix::parent(&config), "clawpen.json");
+    let profile = filled(variables, "OPENCLAW_PROFILE")
+        .filter(|profile| !profile.eq_ignore_ascii_case("default"))
+        .map(str::to_owned);
+    Ok(Locations { home, state_dir, config, own_config, profile })
+}
+
+fn home(variables: &impl Variables, fallbacks: Fallbacks<'_>) -> String {
+    let os_home = || {
+        filled(variables, "HOME")
+            .or_else(|| filled(variables, "USERPROFILE"))
+            .or(fallbacks.os_home)
+            .unwrap_or(fallbacks.current_dir)
+    };
+    let home = match filled(variables, "OPENCLAW_HOME") {
+        Some(text) => expand_tilde(text, os_home()),
+        None => os_home().to_owned(),
+    };
+    posix::resolve(fallbacks.current_dir, &home)
+}
+
+fn default_state_dir(files: &impl HostFiles, home: &str) -> Result<String, FactError> {
+    for name in STATE_NAMES {
+        let dir = posix::join(home, name);
+        if files.entry(&dir)?.is_some() {
+            return Ok(dir);
+        }
+    }
+    Ok(posix::join(home, STATE_NAMES[0]))
+}
+
+fn find_config(
+    files: &impl HostFiles,
+    home: &str,
+    named_state: Option<&str>,
+    state_dir: &str,
+) -> Result<String, FactError> {
+    let defaults = STATE_NAMES.iter().map(|name| posix::join(home, name));
+    let directories = named_state.map(str::to_owned).into_iter().chain(defaults);
+    for directory in directories {
+        for name in CONFIG_NAMES {
+            let path = posix::join(&directory, name);
+            if files.entry(&path)?.is_some() {
+                return Ok(path);
+            }
+        }
+    }
+    Ok(posix::join(state_dir, CONFIG_NAMES[0]))
+}
+
+/// A variable's trimmed value; blank, `undefined` and `null` count as not set.
+fn filled<'a>(variables: &'a impl Variables, name: &str) -> Option<&'a str> {
+    let value = variables.get(name)?.trim();
+    (!matches!(value, "" | "undefined" | "null")).then_some(value)
+}
+
+/// Replaces a leading `~`, alone or before a slash.
+pub fn expand_tilde(text: &str, home: &str) -> String {
+    match text.strip_prefix('~') {
+        Some("") => home.to_owned(),
+        Some(rest) if rest.starts_with('/') => format!("{}{rest}", home.trim_end_matches('/')),
+        _ => text.to_owned(),
+    }
+}
+
+/// Shows a path with the home directory as `~`.
+pub fn shorten_home(path: &str, home: &str) -> String {
+    match posix::relative(home, path) {
+        Some("") if home != "/" => "~".to_owned(),
+        Some(rest) if home != "/" => format!("~/{rest}"),
+        _ => path.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host_files::{EntryKind, FileTable};
+
+    struct Table(&'static [(&'static str, &'static str)]);
+
+    impl Variables for Table {
+        fn get(&self, name: &str) -> Option<&str> {
+            self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+        }
+    }
+
+    #[track_caller]
+    fn check(
+        variables: &'static [(&'static str, &'static str)],
+        files: &[&str],
+        expected: (&str, &str),
+    ) {
+        let mut table = FileTable::new();
+        for file in files {
+            table = table.with(file, EntryKind::File);
+        }
+        let fallbacks = Fallbacks { os_home: Some("/home/os"), current_dir: "/cwd" };
+        let found = locate(&Table(variables), &table, fallbacks).unwrap();
+        assert_eq!((found.state_dir.as_str(), found.config.as_str()), expected);
+    }
+
+    #[test]
+    fn places_follow_the_environment_then_what_exists() {
+        check(&[("HOME", "/h")], &[], ("/h/.openclaw", "/h/.openclaw/openclaw.json"));
+        check(
+            &[("HOME", "undefined")],
+            &[],
+            ("/home/os/.openclaw", "/home/os/.openclaw/openclaw.json"),
+        );
+        check(
+            &[("HOME", "/h"), ("OPENCLAW_HOME", "~/oh")],
+            &[],
+            ("/h/oh/.openclaw", "/h/oh/.openclaw/openclaw.json"),
+        );
+        check(
+            &[("HOME", "/h")],
+            &["/h/.clawdbot/clawdbot.json"],
+            ("/h/.clawdbot", "/h/.clawdbot/clawdbot.json"),
+        );
+        check(
+            &[("HOME", "/h"), ("OPENCLAW_STATE_DIR", " ~/s ")],
+            &["/h/.openclaw/openclaw.json"],
+            ("/h/s", "/h/.openclaw/openclaw.json"),
+        );
+        check(
+            &[("HOME", "/h"), ("OPENCLAW_STATE_DIR", "rel"), ("OPENCLAW_CONFIG_PATH", "~/c.json")],
+            &[],
+            ("/cwd/rel", "/h/c.json"),
+        );
+    }
+
+    #[test]
+    fn home_is_shown_as_a_tilde_by_components() {
+        assert_eq!(shorten_home("/h/x", "/h"), "~/x");
+        assert_eq!(shorten_home("/hx", "/h"), "/hx");
+        assert_eq!(shorten_home("/a", "/"), "/a");
+    }
+}

@@ -1,0 +1,572 @@
+//! Every key we know, with what it takes and one line about it.
+//!
+//! The sandbox, tool and session keys are ours to enforce; whatever else the reference knows is
+//! accepted and passed through, so that one `openclaw.json` serves both. Order matters: it is the
+//! order in which problems are reported.
+
+use super::{Field, ObjectSchema, Others, Presence, Range, Schema, rules};
+
+const fn field(name: &'static str, schema: Schema, about: &'static str) -> Field {
+    Field { name, schema, about, presence: Presence::Optional }
+}
+
+const fn required(name: &'static str, schema: Schema, about: &'static str) -> Field {
+    Field { name, schema, about, presence: Presence::Required }
+}
+
+/// A key of the reference that we keep and do not read.
+const fn other(name: &'static str) -> Field {
+    field(name, Schema::Any, "")
+}
+
+const fn strict(fields: &'static [Field]) -> ObjectSchema {
+    ObjectSchema { fields, rule: None, others: Others::Refuse }
+}
+
+const TEXT: Schema = Schema::Text { least: 0 };
+const FILLED: Schema = Schema::Text { least: 1 };
+const TEXTS: Schema = Schema::List(&TEXT);
+const POSITIVE_INTEGER: Schema = Schema::Number(Range::PositiveInteger);
+const COUNT: Schema = Schema::Number(Range::NotNegativeInteger);
+const TEXT_OR_NUMBER: Schema = Schema::Either(&[TEXT, Schema::Number(Range::Any)]);
+
+/// The whole file.
+pub static ROOT: Schema =
+    Schema::Object(&ObjectSchema { fields: ROOT_FIELDS, rule: None, others: Others::Refuse });
+
+static ROOT_FIELDS: &[Field] = &[
+    other("$schema"),
+    other("meta"),
+    field("env", Schema::Object(&ENV), "variables for this process, used by ${NAME} references"),
+    other("wizard"),
+    other("diagnostics"),
+    other("logging"),
+    other("cli"),
+    other("update"),
+    other("telemetry"),
+    other("browser"),
+    other("ui"),
+    other("secrets"),
+    other("auth"),
+    other("accessGroups"),
+    other("acp"),
+    other("models"),
+    other("nodeHost"),
+    field("agents", Schema::Object(&AGENTS), "the agents and what they share"),
+    other("worktreeRoot"),
+    other("worktreeAcceleration"),
+    field("tools", Schema::Object(&TOOLS), "which tools exist, and for whom"),
+    other("security"),
+    other("bindings"),
+    other("broadcast"),
+    other("audio"),
+    other("media"),
+    other("attachments"),
+    other("messages"),
+    other("tts"),
+    other("commands"),
+    other("approvals"),
+    field("session", Schema::Object(&SESSION), "how sessions are told apart"),
+    other("web"),
+    other("channels"),
+    other("cron"),
+    other("transcripts"),
+    other("hooks"),
+    other("discovery"),
+    other("canvasHost"),
+    other("talk"),
+    other("gateway"),
+    other("cloudWorkers"),
+    other("desktop"),
+    other("vault"),
+    other("memory"),
+    other("mcp"),
+    other("proxy"),
+    other("skills"),
+    other("plugins"),
+    other("marketplaces"),
+    other("commitments"),
+    other("systemAgent"),
+    other("surfaces"),
+];
+
+static ENV: ObjectSchema = ObjectSchema {
+    fields: &[
+        other("shellEnv"),
+        field("vars", Schema::Map(&TEXT), "variables, set unless the environment already has them"),
+    ],
+    rule: None,
+    others: Others::Keep,
+};
+
+static AGENTS: ObjectSchema = strict(&[
+    field("defaults", Schema::Object(&DEFAULTS), "what every agent starts from"),
+    field("list", Schema::List(&Schema::Object(&AGENT)), "the agents, each with its id"),
+    field("entries", Schema::Map(&Schema::Object(&AGENT_ENTRY)), "the agents, keyed by id"),
+]);
+
+static DEFAULTS: ObjectSchema = strict(&[
+    other("model"),
+    other("utilityModel"),
+    other("imageModel"),
+    other("imageGenerationModel"),
+    other("musicGenerationModel"),
+    other("videoGenerationModel"),
+    other("mediaGenerationAutoProviderFallback"),
+    other("pdfModel"),
+    other("pdfMaxBytesMb"),
+    other("pdfMaxPages"),
+    other("models"),
+    other("modelPolicy"),
+    other("params"),
+    field("workspace", TEXT, "the default agent's own directory"),
+    other("repoRoot"),
+    other("skills"),
+    field("skipBootstrap", Schema::Bool, "true: write no template files into workspaces"),
+    other("skipOptionalBootstrapFiles"),
+    other("contextInjection"),
+    other("bootstrapMaxChars"),
+    other("bootstrapTotalMaxChars"),
+    other("bootstrapPromptTruncationWarning"),
+    other("startupContext"),
+    other("contextLimits"),
+    other("skillsLimits"),
+    other("experimental"),
+    other("promptOverlays"),
+    other("systemPromptOverride"),
+    other("additionalSystemPrompt"),
+    other("silentReply"),
+    other("userTimezone"),
+    other("timeFormat"),
+    other("envelopeTimezone"),
+    other("envelopeTimestamp"),
+    other("envelopeElapsed"),
+    other("contextTokens"),
+    other("cliBackends"),
+    other("memorySearch"),
+    other("memory"),
+    other("contextPruning"),
+    other("compaction"),
+    other("embeddedPi"),
+    other("embeddedAgent"),
+    other("agentRuntime"),
+    other("embeddedHarness"),
+    other("thinkingDefault"),
+    other("verboseDefault"),
+    other("toolProgressDetail"),
+    other("reasoningDefault"),
+    other("fastModeDefault"),
+    field(
+        "elevatedDefault",
+        Schema::Words(&["off", "on", "ask", "full"]),
+        "level of elevated runs",
+    ),
+    other("blockStreamingDefault"),
+    other("blockStreamingBreak"),
+    other("blockStreamingChunk"),
+    other("blockStreamingCoalesce"),
+    other("humanDelay"),
+    other("timeoutSeconds"),
+    other("mediaMaxMb"),
+    other("imageMaxDimensionPx"),
+    other("imageQuality"),
+    other("typingIntervalSeconds"),
+    other("typingMode"),
+    other("heartbeat"),
+    other("maxConcurrent"),
+    field("subagents", Schema::Object(&SUBAGENTS), "how sub-agents are spawned"),
+    other("tts"),
+    field("sandbox", Schema::Object(&SANDBOX), "the sandbox every agent starts from"),
+]);
+
+static SUBAGENTS: ObjectSchema = ObjectSchema {
+    fields: &[field("maxSpawnDepth", POSITIVE_INTEGER, "how deep sub-agents may nest")],
+    rule: None,
+    others: Others::Keep,
+};
+
+macro_rules! agent_fields {
+    ($id:expr) => {
+        &[
+            $id,
+            field("default", Schema::Bool, "true: the agent meant when none is named"),
+            other("name"),
+            other("description"),
+            field("workspace", TEXT, "this agent's own directory"),
+            field("agentDir", TEXT, "where this agent's state is kept"),
+            other("model"),
+            other("utilityModel"),
+            other("models"),
+            other("modelPolicy"),
+            other("thinkingDefault"),
+            other("verboseDefault"),
+            other("toolProgressDetail"),
+            other("reasoningDefault"),
+            other("fastModeDefault"),
+            other("contextInjection"),
+            other("bootstrapMaxChars"),
+            other("bootstrapTotalMaxChars"),
+            other("systemPromptOverride"),
+            other("experimental"),
+            other("skills"),
+            other("memorySearch"),
+            other("memory"),
+            other("humanDelay"),
+            other("typingMode"),
+            other("typingIntervalSeconds"),
+            other("tts"),
+            other("skillsLimits"),
+            other("contextLimits"),
+            other("contextTokens"),
+            other("heartbeat"),
+            other("identity"),
+            other("groupChat"),
+            other("subagents"),
+            other("embeddedAgent"),
+            other("embeddedPi"),
+            other("embeddedHarness"),
+            other("agentRuntime"),
+            other("plugins"),
+            field("sandbox", Schema::Object(&SANDBOX), "this agent's own sandbox settings"),
+            other("params"),
+            field("tools", Schema::Object(&AGENT_TOOLS), "this agent's own tool settings"),
+            other("runtime"),
+            other("cliBackends"),
+        ]
+    };
+}
+
+static AGENT: ObjectSchema = strict(agent_fields!(required("id", TEXT, "the agent's name")));
+static AGENT_ENTRY: ObjectSchema = strict(agent_fields!(field("id", TEXT, "the agent's name")));
+
+/// `agents.defaults.sandbox` and the agents' own.
+pub(super) static SANDBOX: ObjectSchema = ObjectSchema {
+    fields: &[
+        field(
+            "mode",
+            Schema::Words(&["off", "non-main", "all"]),
+            "which sessions run in a sandbox; built-in: off",
+        ),
+        field(
+            "backend",
+            FILLED,
+            "what runs the sandbox: docker, native, ssh, openshell; built-in: docker",
+        ),
+        field(
+            "workspaceAccess",
+            Schema::Words(&["none", "ro", "rw"]),
+            "what of the agent's workspace is visible inside; built-in: none",
+        ),
+        field(
+            "sessionToolsVisibility",
+            Schema::Words(&["spawned", "all"]),
+            "which sessions a sandboxed session sees",
+        ),
+        field(
+            "scope",
+            Schema::Words(&["session", "agent", "shared"]),
+            "which sessions share one sandbox; built-in: agent",
+        ),
+        field("perSession", Schema::Bool, "older spelling of scope: true session, false shared"),
+        field(
+            "workspaceRoot",
+            TEXT,
+            "where private workspaces are kept; built-in: sandboxes in the state directory",
+        ),
+        field("docker", Schema::Object(&DOCKER), "the shape of the container"),
+        field("ssh", Schema::Object(&SSH), "the host of the ssh backend"),
+        field("browser", Schema::Object(&BROWSER), "the browser sandbox"),
+        field("prune", Schema::Object(&PRUNE), "when unused sandboxes are removed"),
+        field("networkAllow", TEXTS, "refused at start: not enforced by this build"),
+        field("networkExecAllow", TEXTS, "refused at start: not enforced by this build"),
+        field("networkDocker", Schema::Any, "refused at start: not enforced by this build"),
+    ],
+    rule: Some(rules::sandbox),
+    others: Others::Refuse,
+};
+
+static DOCKER: ObjectSchema = ObjectSchema {
+    fields: &[
+        field("image", TEXT, "built-in: openclaw-sandbox:bookworm-slim"),
+        field("containerPrefix", TEXT, "start of container names; built-in: openclaw-sbx-"),
+        field("workdir", TEXT, "where the workspace is mounted; built-in: /workspace"),
+        field("readOnlyRoot", Schema::Bool, "built-in: true"),
+        field("tmpfs", TEXTS, "writable memory directories; built-in: /tmp, /var/tmp, /run"),
+        field("network", TEXT, "built-in: none"),
+        field("user", TEXT, "uid:gid inside; built-in: owner of the workspace"),
+        field("capDrop", TEXTS, "capabilities taken away; built-in: ALL"),
+        field("env", Schema::Map(&TEXT), "variables of every command; built-in: LANG=C.UTF-8"),
+        field("setupCommand", Schema::Either(&[TEXT, TEXTS]), "run once in a new container"),
+        field("pidsLimit", POSITIVE_INTEGER, "most processes at once"),
+        field("memory", TEXT_OR_NUMBER, "most memory, such as 1g"),
+        field("memorySwap", TEXT_OR_NUMBER, "most memory and swap together"),
+        field("cpus", Schema::Number(Range::Positive), "most processor time, in cores"),
+        field("gpus", FILLED, "graphics processors to pass in"),
+        field(
+            "ulimits",
+            Schema::Map(&Schema::Either(&[
+                TEXT,
+                Schema::Number(Range::Any),
+                Schema::Object(&strict(&[
+                    field("soft", COUNT, "the limit in force"),
+                    field("hard", COUNT, "the limit it may be raised to"),
+                ])),
+            ])),
+            "resource limits by name",
+        ),
+        field("seccompProfile", TEXT, "system call filter; unconfined is refused"),
+        field("apparmorProfile", TEXT, "AppArmor profile; unconfined is refused"),
+        field("dns", TEXTS, "name servers"),
+        field("extraHosts", TEXTS, "host:address entries"),
+        field("binds", TEXTS, "extra mounts, host:container[:ro]"),
+        field(
+            "dangerouslyAllowReservedContainerTargets",
+            Schema::Bool,
+            "true: binds may cover /workspace and /agent",
+        ),
+        field(
+            "dangerouslyAllowExternalBindSources",
+            Schema::Bool,
+            "true: binds may come from outside the workspaces",
+        ),
+        field(
+            "dangerouslyAllowContainerNamespaceJoin",
+            Schema::Bool,
+            "true: network may join another container",
+        ),
+    ],
+    rule: Some(rules::docker),
+    others: Others::Refuse,
+};
+
+static SSH: ObjectSchema = strict(&[
+    field("target", FILLED, "user@host[:port]"),
+    field("command", FILLED, "the client; built-in: ssh"),
+    field("workspaceRoot", FILLED, "absolute directory on the remote host"),
+    field("strictHostKeyChecking", Schema::Bool, "built-in: true"),
+    field("updateHostKeys", Schema::Bool, "built-in: true"),
+    field("identityFile", FILLED, "private key"),
+    field("certificateFile", FILLED, "certificate"),
+    field("knownHostsFile", FILLED, "known hosts"),
+    field("identityData", SECRET, "private key as a secret"),
+    field("certificateData", SECRET, "certificate as a secret"),
+    field("knownHostsData", SECRET, "known hosts as a secret"),
+]);
+
+const SECRET: Schema = Schema::Either(&[TEXT, Schema::Object(&SECRET_REFERENCE)]);
+
+static SECRET_REFERENCE: ObjectSchema = strict(&[
+    required("source", TEXT, "env, file or exec"),
+    field("provider", TEXT, "which provider of that kind"),
+    required("id", TEXT, "the secret's name there"),
+]);
+
+static BROWSER: ObjectSchema = ObjectSchema {
+    fields: &[
+        field("enabled", Schema::Bool, "built-in: false; the browser tool must be allowed too"),
+        field("image", TEXT, "built-in: openclaw-sandbox-browser:bookworm-slim"),
+        field("containerPrefix", TEXT, "built-in: openclaw-sbx-browser-"),
+        field("network", TEXT, "built-in: openclaw-sandbox-browser"),
+        field("cdpPort", POSITIVE_INTEGER, "built-in: 9222"),
+        field("cdpSourceRange", TEXT, "addresses that may connect"),
+        field("vncPort", POSITIVE_INTEGER, "built-in: 5900"),
+        field("noVncPort", POSITIVE_INTEGER, "built-in: 6080"),
+        field("headless", Schema::Bool, "built-in: false"),
+        field("enableNoVnc", Schema::Bool, "built-in: true"),
+        field("noVncEnabled", Schema::Bool, "newer spelling of enableNoVnc"),
+        field("allowHostControl", Schema::Bool, "built-in: false"),
+        field("autoStart", Schema::Bool, "built-in: true"),
+        field("autoStartTimeoutMs", POSITIVE_INTEGER, "built-in: 12000"),
+        field("binds", TEXTS, "mounts instead of docker.binds"),
+    ],
+    rule: Some(rules::browser),
+    others: Others::Refuse,
+};
+
+static PRUNE: ObjectSchema = strict(&[
+    field("idleHours", COUNT, "remove after so many idle hours; 0: never; built-in: 24"),
+    field("maxAgeDays", COUNT, "remove at this age; 0: never; built-in: 7"),
+]);
+
+static POLICY: ObjectSchema = ObjectSchema {
+    fields: &[
+        field("allow", TEXTS, "only these"),
+        field("alsoAllow", TEXTS, "these besides"),
+        field("deny", TEXTS, "never these"),
+    ],
+    rule: Some(rules::policy),
+    others: Others::Refuse,
+};
+
+static PROVIDER_POLICY: ObjectSchema = ObjectSchema {
+    fields: &[
+        field("allow", TEXTS, "only these"),
+        field("alsoAllow", TEXTS, "these besides"),
+        field("deny", TEXTS, "never these"),
+        field("profile", PROFILE, "start from this set"),
+    ],
+    rule: Some(rules::provider_policy),
+    others: Others::Refuse,
+};
+
+const PROFILE: Schema = Schema::Words(&["minimal", "coding", "messaging", "full"]);
+const BY_PROVIDER: Schema = Schema::Map(&Schema::Object(&PROVIDER_POLICY));
+const BY_SENDER: Schema = Schema::Map(&Schema::Object(&POLICY));
+
+static POLICY_HOLDER: ObjectSchema =
+    strict(&[field("tools", Schema::Object(&POLICY), "allow, alsoAllow and deny")]);
+
+static ELEVATED: ObjectSchema = strict(&[
+    field("enabled", Schema::Bool, "false: nobody leaves the sandbox"),
+    field(
+        "allowFrom",
+        Schema::Map(&Schema::List(&TEXT_OR_NUMBER)),
+        "who may leave the sandbox, by channel",
+    ),
+]);
+
+static FS: ObjectSchema =
+    strict(&[field("workspaceOnly", Schema::Bool, "true: file tools stay in the workspace")]);
+
+macro_rules! exec_fields {
+    ($($more:expr),*) => {
+        &[
+            field("host", Schema::Words(&["auto", "sandbox", "gateway", "node"]), "where commands run"),
+            other("mode"),
+            field("security", Schema::Words(&["deny", "allowlist", "full"]), "what may run on the host"),
+            field("ask", Schema::Words(&["off", "on-miss", "always"]), "when a person is asked"),
+            field("node", TEXT, "which node"),
+            field("pathPrepend", TEXTS, "directories put before PATH"),
+            field("safeBins", TEXTS, "filters that need no approval"),
+            field("strictInlineEval", Schema::Bool, "true: always ask about inline programs"),
+            other("commandHighlighting"),
+            field("safeBinTrustedDirs", TEXTS, "where those filters may live"),
+            field("safeBinProfiles", Schema::Map(&Schema::Any), "their accepted arguments"),
+            other("reviewer"),
+            field("backgroundMs", POSITIVE_INTEGER, "when a command goes to the background"),
+            field("timeoutSec", POSITIVE_INTEGER, "when a command is killed"),
+            field("timeoutSeconds", POSITIVE_INTEGER, "newer spelling of timeoutSec"),
+            field("cleanupMs", POSITIVE_INTEGER, "how long finished commands are kept"),
+            other("notifyOnExit"),
+            other("notifyOnExitEmptySuccess"),
+            other("allowSessionHostEscape"),
+            field("applyPatch", Schema::Object(&APPLY_PATCH), "the apply_patch tool"),
+            $($more),*
+        ]
+    };
+}
+
+static APPLY_PATCH: ObjectSchema = strict(&[
+    field("enabled", Schema::Bool, "offer the tool"),
+    field("workspaceOnly", Schema::Bool, "built-in: true"),
+    field("allowModels", TEXTS, "models that get it"),
+]);
+
+static EXEC: ObjectSchema = strict(exec_fields!());
+static AGENT_EXEC: ObjectSchema = strict(exec_fields!(other("approvalRunningNoticeMs")));
+
+static TOOLS: ObjectSchema = ObjectSchema {
+    fields: &[
+        field("profile", PROFILE, "start from this set of tools"),
+        field("allow", TEXTS, "only these tools"),
+        field("alsoAllow", TEXTS, "these besides the profile"),
+        field("deny", TEXTS, "never these tools"),
+        field("byProvider", BY_PROVIDER, "policies by provider or provider/model"),
+        field("toolsBySender", BY_SENDER, "policies by sender"),
+        other("web"),
+        other("media"),
+        other("links"),
+        other("sessions"),
+        other("loopDetection"),
+        other("toolSearch"),
+        other("codeMode"),
+        other("swarm"),
+        other("message"),
+        other("agentToAgent"),
+        field("elevated", Schema::Object(&ELEVATED), "who may leave the sandbox"),
+        field("exec", Schema::Object(&EXEC), "the exec tool"),
+        field("fs", Schema::Object(&FS), "the file tools"),
+        field("subagents", Schema::Object(&POLICY_HOLDER), "tools of sub-agents"),
+        field("sandbox", Schema::Object(&POLICY_HOLDER), "tools of sandboxed sessions"),
+        other("sessions_spawn"),
+        other("experimental"),
+    ],
+    rule: Some(rules::root_tools),
+    others: Others::Refuse,
+};
+
+static AGENT_TOOLS: ObjectSchema = ObjectSchema {
+    fields: &[
+        field("profile", PROFILE, "this agent's set of tools"),
+        field("allow", TEXTS, "only these tools"),
+        field("alsoAllow", TEXTS, "these besides the profile"),
+        field("deny", TEXTS, "never these tools"),
+        field("byProvider", BY_PROVIDER, "policies by provider or provider/model"),
+        field("toolsBySender", BY_SENDER, "policies by sender"),
+        other("codeMode"),
+        other("swarm"),
+        field("elevated", Schema::Object(&ELEVATED), "who may leave this agent's sandbox"),
+        field("exec", Schema::Object(&AGENT_EXEC), "the exec tool"),
+        field("fs", Schema::Object(&FS), "the file tools"),
+        other("loopDetection"),
+        other("message"),
+        field(
+            "sandbox",
+            Schema::Object(&POLICY_HOLDER),
+            "tools of this agent's sandboxed sessions",
+        ),
+    ],
+    rule: Some(rules::agent_tools),
+    others: Others::Refuse,
+};
+
+static SESSION: ObjectSchema = strict(&[
+    field(
+        "scope",
+        Schema::Words(&["per-sender", "global"]),
+        "one session for each sender, or one for all",
+    ),
+    field(
+        "dmScope",
+        Schema::Words(&["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]),
+        "which direct messages share a session",
+    ),
+    field("identityLinks", Schema::Map(&TEXTS), "peers that are one person"),
+    other("transcriptRetentionDays"),
+    other("maxRecentTurns"),
+    other("resetTriggers"),
+    other("idleMinutes"),
+    other("reset"),
+    other("resetByType"),
+    other("resetByChannel"),
+    field("store", TEXT, "where sessions are recorded"),
+    other("typingIntervalSeconds"),
+    other("typingMode"),
+    other("parentForkMaxTokens"),
+    field("mainKey", TEXT, "ignored: the main session is always main"),
+    other("sendPolicy"),
+    other("agentToAgent"),
+    other("threadBindings"),
+    other("maintenance"),
+    other("writeLock"),
+]);
+
+/// `clawpen.json`.
+pub static OWN: Schema = Schema::Object(&strict(&[
+    field("defaults", Schema::Object(&OWN_SETTINGS), "what every agent starts from"),
+    field(
+        "agents",
+        Schema::Map(&Schema::Object(&OWN_SETTINGS)),
+        "settings of single agents, keyed by id",
+    ),
+]));
+
+static OWN_SETTINGS: ObjectSchema = strict(&[
+    field("backend", FILLED, "what runs the sandbox; beats sandbox.backend of openclaw.json"),
+    field("envAllow", TEXTS, "secret-looking variables that may enter the sandbox all the same"),
+    field(
+        "implicitToolGrants",
+        Schema::Bool,
+        "true: a tools.exec or tools.fs section widens the profile, as older releases do; built-in: false",
+    ),
+]);
