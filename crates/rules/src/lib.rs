@@ -11,6 +11,7 @@ pub mod elevated;
 pub mod environment;
 pub mod host_files;
 pub mod ids;
+pub mod js_number;
 pub mod mounts;
 pub mod paths;
 pub mod posix;
