@@ -57,21 +57,33 @@ fn without_examples(text: &str) -> String {
 
 /// The facts among the unquoted words of a text.
 fn words(text: &str, found: &mut Vec<String>) {
-    for word in text.split_whitespace() {
-        let word = word.trim_matches(|c: char| matches!(c, '(' | ')' | ',' | ';' | '\'' | '`'));
+    let mut previous = "";
+    let mut lists_values = false;
+    for written in text.split_whitespace() {
+        let word = written.trim_matches(|c: char| matches!(c, '(' | ')' | ',' | ';' | '\'' | '`'));
         let word = word.trim_end_matches([':', '.']).trim_end_matches(')');
-        if is_fact(word) {
+        // "expected string, received number": the type names are the point of the sentence.
+        let is_type = matches!(previous, "expected" | "received") && TYPES.contains(&word);
+        if is_fact(word) || is_type || lists_values {
             found.push(word.to_owned());
         }
+        lists_values = (lists_values && !written.ends_with(')')) || written == "(allowed:";
+        previous = word;
     }
 }
 
+const TYPES: [&str; 11] = [
+    "string", "number", "object", "array", "record", "boolean", "int", "null", "undefined", "NaN", "Infinity",
+];
+
 fn is_fact(word: &str) -> bool {
     let has = |c: char| word.contains(c);
-    let is_path = word.starts_with('/') && word.len() > 1 || word.starts_with("~/");
+    let is_path = (word.starts_with('/') && word.len() > 1)
+        || ["~/", "./", "../"].iter().any(|start| word.starts_with(start));
     let is_key = has('.') && word.split('.').all(|part| !part.is_empty()) && !is_abbreviation(word);
     let is_pair = has('=') && !word.starts_with('=');
-    let is_number = word.chars().any(|c| c.is_ascii_digit());
+    // The format's name is no fact about a file.
+    let is_number = word.chars().any(|c| c.is_ascii_digit()) && word != "JSON5";
     let is_variable = word.len() > 3
         && has('_')
         && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
@@ -99,6 +111,13 @@ mod tests {
             facts(text),
             ["/etc:/x", "/etc", "sandbox.docker.network=none", "1:39", "--agent"]
         );
+    }
+
+    #[test]
+    fn types_and_listed_values_are_facts() {
+        let text = "a.b: Invalid input: expected boolean, received string (allowed: true, false)";
+        assert_eq!(facts(text), ["a.b", "boolean", "string", "true", "false"]);
+        assert_eq!(facts("<root>: JSON5 parse failed: SyntaxError: JSON5: invalid at 1:8"), ["<root>", "1:8"]);
     }
 
     #[test]

@@ -1,3 +1,68 @@
-//! The `clawpen` binary.
+//! The `clawpen` binary: reads the command line, asks, and renders. Decides nothing.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod args;
+mod commands;
+mod config_report;
+mod exit;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use clap::error::ErrorKind;
+
+use args::{Cli, Command, ConfigCommand, SandboxCommand, WhyCommand};
+use commands::CommandError;
+use exit::Outcome;
+use output::Output;
+
+fn main() -> ExitCode {
+    let output = Output::new();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    match run(cli.command, &output) {
+        Ok(outcome) => ExitCode::from(outcome.code()),
+        Err(error) => {
+            output.note(&error.report());
+            ExitCode::from(exit::ERROR)
+        }
+    }
+}
+
+/// Help and version are results; everything else clap says is a mistake, with the reference's code.
+fn usage(error: &clap::Error) -> ExitCode {
+    // If even the message cannot be printed, the code still tells.
+    let _ = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ => ExitCode::from(exit::ERROR),
+    }
+}
+
+fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
+    match command {
+        Command::Sandbox(SandboxCommand::Explain(args)) => commands::explain::run(&args, output),
+        Command::Why(WhyCommand::Tool { name, subject, json }) => {
+            commands::why::tool(&name, &subject, commands::Format::of(json), output)
+        }
+        Command::Why(WhyCommand::Path { path, subject, json }) => {
+            commands::why::path(&path, &subject, commands::Format::of(json), output)
+        }
+        Command::Why(WhyCommand::Bind { spec, subject, json }) => {
+            commands::why::bind(&spec, &subject, commands::Format::of(json), output)
+        }
+        Command::Config(ConfigCommand::Path { json }) => {
+            commands::config::path(commands::Format::of(json), output)
+        }
+        Command::Config(ConfigCommand::Validate { json }) => {
+            commands::config::validate(commands::Format::of(json), output)
+        }
+        Command::Config(ConfigCommand::Schema { own }) => commands::config::schema(own, output),
+        Command::Config(ConfigCommand::Show { key }) => commands::config::show(key.as_deref(), output),
+        Command::Completions { shell } => commands::manual::completions(shell, output),
+        Command::Man { out } => commands::manual::pages(out.as_deref(), output),
+    }
+}

@@ -1,4 +1,7 @@
 //! Does what the rules decided: looks facts up, reads and keeps state.
+//!
+//! Never prints, never decides.
 #![forbid(unsafe_code)]
 
+pub mod config_store;
 pub mod host_files;

@@ -46,9 +46,10 @@ pub fn remove(text: &str, keys: &[&str]) -> Result<String, EditError> {
     let parsed = json5::parse(text, FileId(0)).map_err(EditError::Broken)?;
     let Some((last, parents)) = keys.split_last() else { return Err(EditError::NoKey) };
     let (node, depth) = descend(&parsed.root, parents);
-    let member = node.as_object().filter(|_| depth == parents.len()).and_then(|object| {
-        object.members().iter().find(|member| member.key == *last)
-    });
+    let member = node
+        .as_object()
+        .filter(|_| depth == parents.len())
+        .and_then(|object| object.members().iter().find(|member| member.key == *last));
     let Some(member) = member else { return Ok(text.to_owned()) };
     let (mut start, mut end) = (member.key_span.start as usize, member.node.span.end as usize);
     // The comma goes with the member: the one after it, or for the last member the one before.

@@ -71,8 +71,16 @@ fn close(depth: usize, bracket: char, text: &mut String) {
 /// Says whether a key holds a secret: by its name, and only if a text or number stands there (a
 /// reference to a secret is none).
 fn holds_secret(key: &str, node: &Node) -> bool {
-    const ENDS: [&str; 8] =
-        ["token", "secret", "password", "apikey", "api_key", "privatekey", "private_key", "passphrase"];
+    const ENDS: [&str; 8] = [
+        "token",
+        "secret",
+        "password",
+        "apikey",
+        "api_key",
+        "privatekey",
+        "private_key",
+        "passphrase",
+    ];
     const NAMES: [&str; 3] = ["identitydata", "certificatedata", "authorization"];
     let key = key.to_ascii_lowercase();
     let is_value = matches!(node.value, Value::String(_) | Value::Number(_));

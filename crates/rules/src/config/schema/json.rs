@@ -5,10 +5,8 @@ use crate::config::tree::{Member, Node, Object, Place, Span, Value};
 
 /// The schema of a whole file as a tree that [`crate::config::print`] can write.
 pub fn document(schema: &Schema, title: &str) -> Node {
-    let mut members = vec![
-        ("$schema", text("http://json-schema.org/draft-07/schema#")),
-        ("title", text(title)),
-    ];
+    let mut members =
+        vec![("$schema", text("http://json-schema.org/draft-07/schema#")), ("title", text(title))];
     members.extend(describe(schema));
     object(members)
 }
@@ -19,11 +17,17 @@ fn describe(schema: &Schema) -> Vec<(&'static str, Node)> {
         Schema::Bool => vec![("type", text("boolean"))],
         Schema::Text { least: 0 } => vec![("type", text("string"))],
         Schema::Text { least } => {
-            vec![("type", text("string")), ("minLength", number(u32::try_from(*least).unwrap_or(u32::MAX)))]
+            vec![
+                ("type", text("string")),
+                ("minLength", number(u32::try_from(*least).unwrap_or(u32::MAX))),
+            ]
         }
         Schema::Number(range) => describe_range(*range),
         Schema::Words(words) => {
-            vec![("type", text("string")), ("enum", list(words.iter().map(|word| text(word)).collect()))]
+            vec![
+                ("type", text("string")),
+                ("enum", list(words.iter().map(|word| text(word)).collect())),
+            ]
         }
         Schema::List(item) => vec![("type", text("array")), ("items", object(describe(item)))],
         Schema::Map(item) => {

@@ -1,0 +1,142 @@
+//! The command line: what can be said, and the help a newcomer reads.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Keeps AI agents in a pen.
+///
+/// Clawpen runs an agent's tools inside a sandbox, decides which tool may run where and who must
+/// agree first, and shows why. It reads the same openclaw.json as OpenClaw.
+#[derive(Debug, Parser)]
+#[command(name = "clawpen", version, propagate_version = true, args_override_self = true)]
+#[command(after_help = "Start here:\n  \
+    clawpen sandbox explain            what is in force, and where it comes from\n  \
+    clawpen why tool exec              may a tool be called, and what would change that\n  \
+    clawpen config validate            is the config sound\n\n\
+    Exit codes: 0 done (or allowed), 1 error (usage, config, system), 3 `why` says no.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Sandboxes: what is in force for a session
+    #[command(subcommand, arg_required_else_help = true)]
+    Sandbox(SandboxCommand),
+    /// Ask before doing: may this be, which rule says so, and what would change it
+    #[command(subcommand, arg_required_else_help = true)]
+    Why(WhyCommand),
+    /// The config files: where they are, whether they are sound, what they say
+    #[command(subcommand, arg_required_else_help = true)]
+    Config(ConfigCommand),
+    /// Print the completion script of a shell
+    Completions {
+        /// The shell to complete for
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write one page per command into a directory
+    Man {
+        /// Where to write the pages
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SandboxCommand {
+    /// Show what is in force for a session: sandboxed or not, its shape, its tools, and the origin of each value
+    #[command(args_override_self = true)]
+    Explain(ExplainArgs),
+}
+
+/// Whom a question is about.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Subject {
+    /// A session key, such as agent:main:telegram:group:1, or a short name such as main
+    #[arg(long, value_name = "KEY", allow_hyphen_values = false)]
+    pub session: Option<String>,
+    /// An agent's id; without it the session's agent, else the default agent
+    #[arg(long, value_name = "ID")]
+    pub agent: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    pub subject: Subject,
+    /// Print JSON: the reference's shape, with our own findings under the key `clawpen`
+    #[arg(long)]
+    pub json: bool,
+    /// Print the arguments of the `docker create` that this session's sandbox stands for
+    #[arg(long)]
+    pub docker_args: bool,
+    /// Channel plugins to treat as registered, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', hide = true)]
+    pub channels: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WhyCommand {
+    /// May a tool be called in a session?
+    #[command(args_override_self = true)]
+    Tool {
+        /// The tool's name, such as exec or browser
+        name: String,
+        #[command(flatten)]
+        subject: Subject,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Where does a path lead in a session's sandbox, and may it be written?
+    #[command(args_override_self = true)]
+    Path {
+        /// A path as a tool would give it: inside the sandbox, or on the host
+        path: String,
+        #[command(flatten)]
+        subject: Subject,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// May a bind be mounted into a session's sandbox?
+    #[command(args_override_self = true)]
+    Bind {
+        /// host:container[:options], as in sandbox.docker.binds
+        spec: String,
+        #[command(flatten)]
+        subject: Subject,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print where config and state live
+    Path {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check the config and list everything that is wrong with it
+    Validate {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the JSON Schema of openclaw.json, or of clawpen.json
+    Schema {
+        /// The schema of clawpen.json instead
+        #[arg(long)]
+        own: bool,
+    },
+    /// Print the config after includes and variables, as JSON; secrets are hidden
+    Show {
+        /// Only the value at this key path, such as agents.defaults.sandbox
+        key: Option<String>,
+    },
+}

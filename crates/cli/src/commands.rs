@@ -1,0 +1,50 @@
+//! One module per command: each asks, then renders.
+
+pub(crate) mod config;
+pub(crate) mod explain;
+pub(crate) mod manual;
+pub(crate) mod why;
+
+use clawpen_engine::config_store::StoreError;
+
+use crate::config_report;
+
+/// How a result is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Text,
+    Json,
+}
+
+impl Format {
+    /// The format that the flag `--json` asks for.
+    pub(crate) const fn of(json: bool) -> Self {
+        if json { Self::Json } else { Self::Text }
+    }
+}
+
+/// Why a command could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CommandError {
+    #[error(transparent)]
+    Config(#[from] StoreError),
+    /// The config is not valid and that was already shown as the result.
+    #[error("the config is not valid")]
+    AlreadyShown,
+    #[error("cannot print the result")]
+    Print(#[from] std::io::Error),
+    #[error("{what}")]
+    Question { what: String },
+    #[error("cannot write `{path}`")]
+    Write { path: String, #[source] cause: std::io::Error },
+}
+
+impl CommandError {
+    /// What to print about it.
+    pub(crate) fn report(&self) -> String {
+        match self {
+            Self::Config(error) => config_report::failure(error),
+            other => config_report::chain(other),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The only place that prints. Results go to standard output, everything else to standard error.
+#![expect(clippy::print_stderr, reason = "the one place where messages leave the program")]
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+/// Where results and messages go.
+#[derive(Debug)]
+pub(crate) struct Output {
+    colour: bool,
+}
+
+impl Output {
+    /// Colours only for a person: on a terminal, and unless `NO_COLOR` says no.
+    pub(crate) fn new() -> Self {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Self { colour: wanted && io::stdout().is_terminal() }
+    }
+
+    /// Prints a result. A reader that went away (`| head`) is no error.
+    pub(crate) fn text(&self, text: &str) -> io::Result<()> {
+        let mut stdout = io::stdout().lock();
+        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Prints a JSON result, indented.
+    pub(crate) fn json(&self, value: &impl serde::Serialize) -> io::Result<()> {
+        let mut text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
+        text.push('\n');
+        self.text(&text)
+    }
+
+    /// Prints a message beside the result.
+    pub(crate) fn note(&self, text: &str) {
+        eprintln!("{text}");
+    }
+
+    /// A heading.
+    pub(crate) fn bold(&self, text: &str) -> String {
+        if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// Something beside the point, such as an origin.
+    pub(crate) fn dim(&self, text: &str) -> String {
+        if self.colour { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// Makes text from outside safe to show: no control characters, nothing that changes direction or
+/// hides, so that a hostile key cannot repaint the terminal or fake a line.
+pub(crate) fn safe(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        let hides = matches!(
+            c,
+            '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+                | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+        );
+        if c.is_control() || hides {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::safe;
+
+    #[test]
+    fn text_from_outside_cannot_steer_the_terminal() {
+        assert_eq!(safe("a\x1b[2Jb"), "a\\u{1b}[2Jb");
+        assert_eq!(safe("a\u{202e}b\nc"), "a\\u{202e}b\\u{a}c");
+        assert_eq!(safe("plain ünï"), "plain ünï");
+    }
+}

@@ -1,0 +1,122 @@
+//! Finds, reads and checks the config of this machine.
+//!
+//! All rules about it are in `rules::config`; this only looks up the facts they ask for: the
+//! environment, the working directory, files. A file is read whole or not at all, never waited for
+//! (a pipe in place of a config is refused), and never written here.
+
+use std::io::Read as _;
+
+use clawpen_rules::config::include::ConfigFiles;
+use clawpen_rules::config::load::{self, LoadError, Loaded, Warning};
+use clawpen_rules::config::locate::{self, Fallbacks, Locations};
+use clawpen_rules::config::{json5, variables::Environment};
+use clawpen_rules::host_files::{Entry, EntryKind, FactError, FactProblem, HostFiles};
+
+use crate::host_files::RealFiles;
+
+/// The config as loaded, with the places it was looked for.
+#[derive(Debug)]
+pub struct Store {
+    pub locations: Locations,
+    pub loaded: Loaded,
+}
+
+/// The config could not be found or loaded; `locations` is known if the failure came later.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("cannot tell the current directory")]
+    CurrentDir(#[source] std::io::Error),
+    #[error("the current directory is not valid UTF-8")]
+    CurrentDirNotText,
+    #[error("cannot tell where the config lives")]
+    Locate(#[source] FactError),
+    #[error(transparent)]
+    Load(LoadFailure),
+}
+
+/// A load that failed, and where the config was found.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct LoadFailure {
+    pub locations: Locations,
+    #[source]
+    pub error: LoadError,
+}
+
+/// Only the places, without reading any config.
+pub fn locations() -> Result<Locations, StoreError> {
+    find().map(|(locations, _, _)| locations)
+}
+
+/// Loads the config that this process' environment points to.
+pub fn open() -> Result<Store, StoreError> {
+    let (locations, mut environment, current_dir) = find()?;
+    let files = Files(RealFiles);
+    let mut warnings = load::read_variables(&mut environment, &locations, &current_dir, &files);
+    match load::load(&locations, &mut environment, &files) {
+        Ok(mut loaded) => {
+            warnings.append(&mut loaded.warnings);
+            loaded.warnings = warnings;
+            Ok(Store { locations, loaded })
+        }
+        Err(mut error) => {
+            if let LoadError::Invalid(invalid) = &mut error {
+                warnings.append(&mut invalid.warnings);
+                invalid.warnings = warnings;
+            }
+            Err(StoreError::Load(LoadFailure { locations, error }))
+        }
+    }
+}
+
+impl Store {
+    /// What is worth saying about the config.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.loaded.warnings
+    }
+}
+
+fn find() -> Result<(Locations, Environment, String), StoreError> {
+    let current_dir = std::env::current_dir().map_err(StoreError::CurrentDir)?;
+    let current_dir = current_dir.into_os_string().into_string();
+    // The path cannot be shown in words, which is all there is to say about it.
+    let current_dir = current_dir.map_err(|_path| StoreError::CurrentDirNotText)?;
+    let os_home = std::env::home_dir().and_then(|home| home.into_os_string().into_string().ok());
+    // Variables that are no UTF-8 cannot be meant by a config that is.
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let environment = Environment::of_process(variables);
+    let fallbacks = Fallbacks { os_home: os_home.as_deref(), current_dir: &current_dir };
+    let locations =
+        locate::locate(&environment, &RealFiles, fallbacks).map_err(StoreError::Locate)?;
+    Ok((locations, environment, current_dir))
+}
+
+/// Config files on the real file system.
+struct Files(RealFiles);
+
+impl HostFiles for Files {
+    fn entry(&self, path: &str) -> Result<Option<Entry>, FactError> {
+        self.0.entry(path)
+    }
+}
+
+impl ConfigFiles for Files {
+    fn read(&self, path: &str) -> Result<String, FactError> {
+        let fail = |problem| FactError { path: path.to_owned(), problem };
+        let system = |error: std::io::Error| fail(FactProblem::System(error.to_string()));
+        match self.0.entry(path)? {
+            Some(Entry { kind: EntryKind::File, .. }) => {}
+            Some(_) => return Err(fail(FactProblem::System("it is no regular file".to_owned()))),
+            None => return Err(fail(FactProblem::System("it does not exist".to_owned()))),
+        }
+        let file = std::fs::File::open(path).map_err(system)?;
+        let limit = u64::try_from(json5::MAX_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+        let mut bytes = Vec::new();
+        file.take(limit).read_to_end(&mut bytes).map_err(system)?;
+        String::from_utf8(bytes).map_err(|error| {
+            let offset = error.utf8_error().valid_up_to();
+            fail(FactProblem::System(format!("its text is not valid UTF-8 (byte {offset})")))
+        })
+    }
+}
