@@ -21,6 +21,20 @@ pub fn missing(recorded: &str, ours: &str) -> Option<String> {
     None
 }
 
+/// The first line of a recorded screen that ours does not show, in order. Lines of data must be the
+/// same; a hint is a sentence, so only its facts count. Ours may show more lines.
+pub fn missing_line(recorded: &str, ours: &str) -> Option<String> {
+    let mut lines = ours.lines();
+    recorded.lines().filter(|line| !line.trim().is_empty()).find_map(|line| {
+        let shows = |ours: &str| match line.strip_prefix("Hint:") {
+            Some(hint) => ours.starts_with("Hint:") && missing(hint, ours).is_none(),
+            None => ours.trim_end() == line.trim_end(),
+        };
+        let found = lines.by_ref().any(shows);
+        (!found).then(|| format!("the line `{line}` is missing (or out of order)\n  ours:\n{ours}"))
+    })
+}
+
 /// The facts of a text, in order.
 pub fn facts(text: &str) -> Vec<String> {
     let text = without_examples(text);
@@ -73,7 +87,17 @@ fn words(text: &str, found: &mut Vec<String>) {
 }
 
 const TYPES: [&str; 11] = [
-    "string", "number", "object", "array", "record", "boolean", "int", "null", "undefined", "NaN", "Infinity",
+    "string",
+    "number",
+    "object",
+    "array",
+    "record",
+    "boolean",
+    "int",
+    "null",
+    "undefined",
+    "NaN",
+    "Infinity",
 ];
 
 fn is_fact(word: &str) -> bool {
@@ -117,7 +141,10 @@ mod tests {
     fn types_and_listed_values_are_facts() {
         let text = "a.b: Invalid input: expected boolean, received string (allowed: true, false)";
         assert_eq!(facts(text), ["a.b", "boolean", "string", "true", "false"]);
-        assert_eq!(facts("<root>: JSON5 parse failed: SyntaxError: JSON5: invalid at 1:8"), ["<root>", "1:8"]);
+        assert_eq!(
+            facts("<root>: JSON5 parse failed: SyntaxError: JSON5: invalid at 1:8"),
+            ["<root>", "1:8"]
+        );
     }
 
     #[test]

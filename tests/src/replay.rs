@@ -178,6 +178,9 @@ fn difference(expected: &Value, given: &Value, at: &str) -> Option<String> {
         (Value::String(wanted), Value::String(found)) if is_sentence => {
             facts::missing(wanted, found).map(|why| format!("{at}: {why}"))
         }
+        (Value::String(wanted), Value::String(found)) if at == "stdout" => {
+            facts::missing_line(wanted, found).map(|why| format!("{at}: {why}"))
+        }
         (Value::Array(wanted), Value::Array(found)) if wanted.len() == found.len() => {
             wanted.iter().zip(found).enumerate().find_map(|(index, (wanted, found))| {
                 let path = if is_sentence { at.to_owned() } else { format!("{at}.{index}") };

@@ -5,3 +5,4 @@
 
 pub mod config_store;
 pub mod host_files;
+pub mod session_store;

@@ -133,6 +133,15 @@ impl FileTable {
         self
     }
 
+    /// Says how many names an entry's inode has.
+    #[must_use]
+    pub fn with_links(mut self, path: &str, links: u64) -> Self {
+        if let Some(entry) = self.entries.get_mut(path) {
+            entry.links = links;
+        }
+        self
+    }
+
     #[must_use]
     pub fn with_link(self, path: &str, target: &str) -> Self {
         self.with(path, EntryKind::Symlink { target: target.to_owned() })

@@ -281,3 +281,6 @@ pub fn extra_roots(variable: Option<&str>, home: &str) -> Vec<String> {
         .map(|root| posix::normalize(&root))
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

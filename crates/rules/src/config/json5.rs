@@ -471,3 +471,6 @@ fn is_identifier_start(c: char) -> bool {
 fn is_identifier_part(c: char) -> bool {
     is_identifier_start(c) || c.is_numeric() || matches!(c, '\u{200c}' | '\u{200d}')
 }
+
+#[cfg(test)]
+mod tests;

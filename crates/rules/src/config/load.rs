@@ -299,5 +299,10 @@ fn expand_members(object: &mut Object, home: &str) {
 
 fn names_path(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
-    ["dir", "path", "paths", "file", "root", "workspace"].iter().any(|end| key.ends_with(end))
+    // A security profile is a name as often as a file; it is taken as written.
+    !key.ends_with("profile")
+        && ["dir", "path", "paths", "file", "root", "workspace"].iter().any(|end| key.ends_with(end))
 }
+
+#[cfg(test)]
+mod tests;

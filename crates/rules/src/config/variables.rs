@@ -268,3 +268,6 @@ fn steers_connections(name: &str) -> bool {
         || name.starts_with("CLAWPEN_")
         || name.ends_with("_BASE_URL")
 }
+
+#[cfg(test)]
+mod tests;

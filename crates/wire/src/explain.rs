@@ -1,0 +1,158 @@
+//! What `sandbox explain --json` prints.
+//!
+//! Everything but the key `clawpen` has the reference's names and order, because its tools read it.
+//! Our own findings are all below `clawpen`.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// The whole answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explain {
+    pub docs_url: String,
+    pub agent_id: String,
+    pub session_key: String,
+    pub main_session_key: String,
+    pub sandbox: Sandbox,
+    pub elevated: Elevated,
+    pub fix_it: Vec<String>,
+    pub clawpen: Clawpen,
+}
+
+/// The sandbox of the session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sandbox {
+    pub mode: String,
+    pub scope: String,
+    pub per_session: bool,
+    pub workspace_access: String,
+    pub workspace_root: String,
+    pub session_is_sandboxed: bool,
+    pub tools: Tools,
+}
+
+/// The sandbox tool policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Tools {
+    pub allow: Vec<String>,
+    pub deny: Vec<String>,
+    pub sources: Sources,
+}
+
+/// Which list the policy was taken from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Sources {
+    pub allow: Source,
+    pub deny: Source,
+}
+
+/// One list's place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Source {
+    pub source: String,
+    pub key: String,
+}
+
+/// Who may leave the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Elevated {
+    pub enabled: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    pub allowed_by_config: bool,
+    pub always_allowed_by_config: bool,
+    pub allow_from: AllowFrom,
+    pub failures: Vec<Failure>,
+}
+
+/// The two lists of senders, as far as they are known for the channel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AllowFrom {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub global: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Vec<String>>,
+}
+
+/// A gate that is shut.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    pub gate: String,
+    pub key: String,
+}
+
+/// What the reference does not tell.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Clawpen {
+    pub version: String,
+    /// The config files read; empty if there is none.
+    pub config_files: Vec<String>,
+    pub state_dir: String,
+    pub backend: String,
+    /// Sandboxed or not, in words.
+    pub placement: String,
+    /// Identity of the sandbox; absent for a session that runs on the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<Runtime>,
+    /// What would stop the sandbox from being made.
+    pub refusals: Vec<String>,
+    pub warnings: Vec<String>,
+    /// The origin of every effective value, by its key below `sandbox`.
+    pub origins: BTreeMap<String, Origin>,
+    /// What the policy says about each tool of the catalogue.
+    pub tools: BTreeMap<String, ToolVerdict>,
+}
+
+/// The sandbox that the session would use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Runtime {
+    pub scope_key: String,
+    pub name: String,
+    pub workdir: String,
+    pub config_hash: String,
+    /// `sandbox` for a private copy, `agent` for the agent's own directory.
+    pub workspace_source: String,
+    pub workspace_dir: String,
+    pub mounts: Vec<Mount>,
+}
+
+/// One host directory seen inside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mount {
+    pub host_root: String,
+    pub container_root: String,
+    pub writable: bool,
+    pub source: String,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Origin {
+    /// The value in words, as the config would write it.
+    pub value: String,
+    pub layer: String,
+    pub key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<u32>,
+}
+
+/// A verdict on one tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ToolVerdict {
+    pub allowed: bool,
+    /// The layer that settled it.
+    pub layer: String,
+    /// The rule, in words.
+    pub reason: String,
+}
