@@ -25,10 +25,17 @@ fn concerns_a_shared_sandbox(input: &Value) -> bool {
 
 /// Shared, and no agent's workspace is mounted.
 fn is_shared(side: &Value) -> bool {
-    let sandbox = &side["config"]["agents"]["defaults"]["sandbox"];
-    let scope = &sandbox["scope"];
-    let shared = scope == "shared" || scope.is_null() && sandbox["perSession"] == false;
-    shared && (sandbox["workspaceAccess"].is_null() || sandbox["workspaceAccess"] == "none")
+    let agents = &side["config"]["agents"];
+    let id = side["agentId"].as_str().unwrap_or_default().to_lowercase();
+    let entries = agents["list"].as_array().into_iter().flatten();
+    let entry = entries.into_iter().find(|entry| !id.is_empty() && entry["id"] == id.as_str());
+    let agent = entry.map_or(&Value::Null, |entry| &entry["sandbox"]);
+    let defaults = &agents["defaults"]["sandbox"];
+    let nearest = |key: &str| if agent[key].is_null() { &defaults[key] } else { &agent[key] };
+    let scope = nearest("scope");
+    let access = nearest("workspaceAccess");
+    let shared = scope == "shared" || scope.is_null() && nearest("perSession") == false;
+    shared && (access.is_null() || access == "none")
 }
 
 /// The agent's directory counts for a sandbox that is not shared, and not for one that is.
@@ -67,19 +74,21 @@ mod tests {
             })
         };
         let shared = || json!({"scope": "shared"});
-        check(side(shared(), "/a"), side(shared(), "/b"), false, true);
-        check(side(shared(), "/a"), side(json!({"scope": "agent"}), "/a"), true, false);
         let mounted = || json!({"scope": "shared", "workspaceAccess": "rw"});
-        check(side(mounted(), "/a"), side(mounted(), "/b"), false, false);
+        let (same, other) = (json!({"same": true}), json!({"same": false}));
+        check(side(shared(), "/a"), side(shared(), "/b"), &other, &same);
+        check(side(shared(), "/a"), side(json!({"scope": "agent"}), "/a"), &same, &other);
+        check(side(mounted(), "/a"), side(mounted(), "/b"), &other, &other);
     }
 
     #[track_caller]
-    fn check(a: Value, b: Value, recorded: bool, expected: bool) {
+    fn check(a: Value, b: Value, recorded: &Value, expected: &Value) {
         let input = json!({"a": a, "b": b});
-        let recorded = json!({"same": recorded});
-        let rule = RULES.first().unwrap();
-        let ours =
-            if (rule.applies)(&input) { (rule.transform)(&input, recorded) } else { recorded };
-        assert_eq!(ours, json!({"same": expected}));
+        for rule in RULES {
+            let recorded = recorded.clone();
+            let ours =
+                if (rule.applies)(&input) { (rule.transform)(&input, recorded) } else { recorded };
+            assert_eq!(&ours, expected);
+        }
     }
 }

@@ -103,11 +103,11 @@ fn lifecycle(input: &Value, world: &World) -> Result<Value> {
 
 /// The facts of a row.
 fn seen(input: &Value, world: &World, wanted: &Wanted) -> Result<Seen> {
-    let fingerprint = |word: &Value| match word.as_str() {
+    let fingerprint = |hash: &Value| match hash.as_str() {
         None | Some("none") => Ok(None),
         Some("match") => Ok(Some(wanted.fingerprint.as_str().to_owned())),
         Some(OTHER) => Ok(Some(OTHER.to_owned())),
-        Some(word) => bail!("unknown hash `{word}`"),
+        Some(other) => bail!("unknown hash `{other}`"),
     };
     let state = match input["state"].as_str() {
         Some("absent") => None,

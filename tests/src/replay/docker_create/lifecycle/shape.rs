@@ -46,7 +46,7 @@ fn docker(docker: &DockerConfig) -> Value {
         "apparmorProfile": optional(docker.apparmor_profile.as_ref()),
         "dns": optional(docker.dns.as_ref()),
         "extraHosts": optional(docker.extra_hosts.as_ref()),
-        "binds": docker.binds.as_ref().map(binds),
+        "binds": docker.binds.as_deref().map(binds),
         "dangerouslyAllowReservedContainerTargets":
             optional(docker.allow_reserved_container_targets.as_ref()),
         "dangerouslyAllowExternalBindSources":
@@ -87,7 +87,7 @@ fn browser(browser: &BrowserConfig) -> Value {
         "allowHostControl": browser.allow_host_control.value,
         "autoStart": browser.auto_start.value,
         "autoStartTimeoutMs": browser.auto_start_timeout_ms.value,
-        "binds": browser.binds.as_ref().map(binds),
+        "binds": browser.binds.as_deref().map(binds),
     })
 }
 
@@ -101,7 +101,7 @@ fn members<T>(members: &[(String, Setting<T>)], show: impl Fn(&T) -> Value) -> V
     Value::Object(shown)
 }
 
-fn binds(binds: &Vec<Setting<String>>) -> Value {
+fn binds(binds: &[Setting<String>]) -> Value {
     binds.iter().map(|bind| bind.value.clone()).collect()
 }
 
