@@ -175,10 +175,12 @@ impl SandboxConfig {
     /// The shape of the browser's container: the shell's, with the browser's own image, network
     /// and, if it has any, binds.
     pub fn browser_docker(&self) -> DockerConfig {
-        let network = &self.browser.network;
-        let network = match network.value.trim() {
-            "" => Setting::new(defaults::BROWSER_NETWORK.to_owned(), network.origin.clone()),
-            trimmed => Setting::new(trimmed.to_owned(), network.origin.clone()),
+        let network = match self.browser.network.value.trim() {
+            "" => Setting::new(
+                defaults::BROWSER_NETWORK.to_owned(),
+                Origin::built_in("agents.defaults.sandbox.browser.network"),
+            ),
+            trimmed => Setting::new(trimmed.to_owned(), self.browser.network.origin.clone()),
         };
         let binds = self.browser.binds.clone().or_else(|| self.docker.binds.clone());
         let image = self.browser.image.clone();
