@@ -1,1 +1,4 @@
-//! The container a sandbox runs in, built locked down.
+//! What a sandbox is made of.
+
+pub mod exec;
+pub mod workdir;

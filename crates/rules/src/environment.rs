@@ -186,10 +186,7 @@ impl Filter {
 
     /// Judges variables in their order. Names are trimmed, blank ones skipped; of two with the same
     /// trimmed name, the later value counts, in the place of the first.
-    pub fn apply<'a>(
-        &self,
-        variables: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Filtered {
+    pub fn apply<'a>(&self, variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Filtered {
         let mut filtered = Filtered::default();
         for (name, value) in variables {
             let name = name.trim();
