@@ -1,4 +1,5 @@
 //! What a sandbox is made of.
 
 pub mod exec;
+mod shape;
 pub mod workdir;

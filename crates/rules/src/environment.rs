@@ -257,7 +257,7 @@ impl fmt::Display for Remark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Long => "the value is unusually long",
-            Self::LooksEncoded => "the value might be an encoded credential",
+            Self::LooksEncoded => "the value might be a base64-encoded credential",
         })
     }
 }
