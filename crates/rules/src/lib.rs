@@ -19,5 +19,6 @@ pub mod prune;
 pub mod reuse;
 pub mod scope;
 pub mod session;
+pub mod timestamp;
 pub mod tool_policy;
 pub mod workspace;

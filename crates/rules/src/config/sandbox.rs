@@ -3,7 +3,8 @@
 //! Made by [`super::resolve`] only. Key names and meanings are the reference's
 //! (`agents.defaults.sandbox`, `agents.list[].sandbox`).
 
-use super::setting::Setting;
+use super::defaults;
+use super::setting::{Origin, Setting};
 
 /// `sandbox.mode`: which sessions run in a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -70,7 +71,8 @@ pub struct DockerConfig {
     pub apparmor_profile: Option<Setting<String>>,
     pub dns: Option<Setting<Vec<String>>>,
     pub extra_hosts: Option<Setting<Vec<String>>>,
-    /// Defaults first, then the agent's; each bind has its own origin. Never an empty list.
+    /// Defaults first, then the agent's; each bind has its own origin. An empty list only where a
+    /// browser's own empty list replaced it.
     pub binds: Option<Vec<Setting<String>>>,
     pub allow_reserved_container_targets: Option<Setting<bool>>,
     pub allow_external_bind_sources: Option<Setting<bool>>,
@@ -160,6 +162,59 @@ pub struct BrowserConfig {
 pub struct PruneConfig {
     pub idle_hours: Setting<f64>,
     pub max_age_days: Setting<f64>,
+}
+
+/// Who owns a directory, by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl SandboxConfig {
+    /// The shape of the browser's container: the shell's, with the browser's own image, network
+    /// and, if it has any, binds.
+    pub fn browser_docker(&self) -> DockerConfig {
+        let network = match self.browser.network.value.trim() {
+            "" => Setting::new(
+                defaults::BROWSER_NETWORK.to_owned(),
+                Origin::built_in("agents.defaults.sandbox.browser.network"),
+            ),
+            trimmed => Setting::new(trimmed.to_owned(), self.browser.network.origin.clone()),
+        };
+        let binds = self.browser.binds.clone().or_else(|| self.docker.binds.clone());
+        let image = self.browser.image.clone();
+        DockerConfig { image, network, binds, ..self.docker.clone() }
+    }
+}
+
+impl DockerConfig {
+    /// Fills a blank `user` with the owner of the directory that is mounted at the workdir, so
+    /// that what the sandbox writes belongs to whom the workspace belongs.
+    pub fn run_as_owner(&mut self, owner: Owner) {
+        if self.user.as_ref().is_some_and(|user| !user.value.trim().is_empty()) {
+            return;
+        }
+        let origin = Origin::derived("agents.defaults.sandbox.docker.user");
+        self.user = Some(Setting::new(format!("{}:{}", owner.uid, owner.gid), origin));
+    }
+}
+
+impl BrowserConfig {
+    /// The addresses that may reach the browser's debug port; blank counts as absent.
+    pub fn cdp_source(&self) -> Option<&str> {
+        let range = self.cdp_source_range.as_ref()?.value.trim();
+        Some(range).filter(|range| !range.is_empty())
+    }
+}
+
+impl SecretInput {
+    pub(super) fn is_blank(&self) -> bool {
+        match self {
+            Self::Inline(text) => text.trim().is_empty(),
+            Self::Reference { source: _, provider: _, id } => id.trim().is_empty(),
+        }
+    }
 }
 
 impl SandboxMode {
