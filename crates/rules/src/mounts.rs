@@ -1,1 +1,318 @@
 //! Which host paths may be bound into a sandbox, and how.
+//!
+//! [`decide`] takes one entry of `docker.binds`, the policy in force and facts about files; it gives
+//! the bind to mount or a [`Refusal`] with every fact of it. [`why`] adds the smallest change that
+//! would allow the entry, found by deciding again with the change in place. [`MountTable`] says what
+//! ends up where. [`check_bind_entry`] is what can be said while a config is read.
+//!
+//! Nothing here mounts, and nothing here is final: a link may be swapped after the check, so a
+//! backend mounts [`CheckedBind::real_source`] and compares what it got.
+
+mod bind_spec;
+mod blocked;
+mod isolation;
+mod options;
+mod refusal;
+mod table;
+mod why;
+
+#[cfg(test)]
+mod tests;
+
+pub use bind_spec::BindSpec;
+pub use blocked::{Blocklist, KnownPlaces, Touch};
+pub use isolation::{
+    Isolation, IsolationRefusal, NamespaceJoin, NetworkRefusal, NetworkUser, ProfileKind,
+    ProfileRefusal, check_browser_network, check_network, check_profile, decide_isolation,
+};
+pub use refusal::{Refusal, Remedy};
+pub use table::{Access, Layout, Mount, MountSource, MountTable};
+pub use why::{Advice, Change, Why, why};
+
+use crate::host_files::{FactError, HostFiles, real_path};
+use crate::posix;
+
+/// Where the reference mounts its own directories, whatever the configured workdir is.
+const RESERVED_TARGETS: [&str; 2] = ["/workspace", "/agent"];
+
+/// Places in the sandbox that no bind may take: the root, and what shows or steers the kernel.
+const TAKEN_TARGETS: [&str; 3] = ["/", "/proc", "/sys"];
+
+/// What binds are allowed to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BindPolicy {
+    pub sources: Sources,
+    pub targets: Targets,
+    pub blocklist: Blocklist,
+}
+
+/// Where binds may come from, apart from the blocked places.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sources {
+    /// `dangerouslyAllowExternalBindSources` is set.
+    Anywhere,
+    /// Only from these directories or below. None of them: from nowhere.
+    Below(Roots),
+}
+
+/// Directories that binds may come from, as written and with links followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Roots(Vec<String>);
+
+/// Where binds may go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Targets {
+    /// `dangerouslyAllowReservedContainerTargets` is set.
+    Anywhere,
+    /// Not over the sandbox's own mounts.
+    NotOver(ReservedTargets),
+}
+
+/// The places of the sandbox's own mounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReservedTargets(Vec<String>);
+
+/// The verdict on one entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BindDecision {
+    Allow(CheckedBind),
+    /// A blank entry binds nothing.
+    Blank,
+    Refuse(Refusal),
+}
+
+/// A bind that passed every check. Made by [`decide`] only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckedBind {
+    text: String,
+    source: String,
+    real_source: String,
+    target: String,
+    access: Access,
+}
+
+impl CheckedBind {
+    /// The entry as written, without the blanks around it.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The source, normalised.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Where the source's links lead.
+    pub fn real_source(&self) -> &str {
+        &self.real_source
+    }
+
+    /// The place in the sandbox, normalised.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
+    pub fn access(&self) -> Access {
+        self.access
+    }
+}
+
+impl Roots {
+    /// Takes each absolute root and the place its links lead to.
+    pub fn resolve(roots: &[&str], files: &impl HostFiles) -> Result<Self, FactError> {
+        let mut known = Vec::new();
+        for root in roots.iter().map(|root| root.trim()).filter(|root| root.starts_with('/')) {
+            let root = posix::normalize(root);
+            let real = real_path(files, &root)?;
+            for path in [root, real] {
+                if !known.contains(&path) {
+                    known.push(path);
+                }
+            }
+        }
+        Ok(Self(known))
+    }
+}
+
+impl ReservedTargets {
+    /// The fixed places, and the configured workdir: what is mounted there must not be hidden either.
+    pub fn new(workdir: &str) -> Self {
+        let mut places: Vec<String> = RESERVED_TARGETS.iter().map(|&place| place.into()).collect();
+        let workdir = posix::normalize(workdir);
+        if workdir.starts_with('/') && !places.contains(&workdir) {
+            places.push(workdir);
+        }
+        Self(places)
+    }
+}
+
+/// Decides whether one entry of `binds` may be mounted.
+#[must_use]
+pub fn decide(entry: &str, policy: &BindPolicy, files: &impl HostFiles) -> BindDecision {
+    let bind = entry.trim();
+    if bind.is_empty() {
+        return BindDecision::Blank;
+    }
+    match check(bind, policy, files) {
+        Ok(checked) => BindDecision::Allow(checked),
+        Err(refusal) => BindDecision::Refuse(refusal),
+    }
+}
+
+/// What is wrong with an entry at first sight, while a config is read: no files are looked at.
+pub fn check_bind_entry(entry: &str) -> Result<(), EntryProblem> {
+    let bind = entry.trim();
+    if bind.is_empty() {
+        return Err(EntryProblem::Blank);
+    }
+    // A drive letter is not told apart here: `C` is what is named as the source of `C:\data:/data`.
+    let source = match bind.find(':') {
+        None | Some(0) => bind,
+        Some(colon) => bind.get(..colon).unwrap_or(bind).trim(),
+    };
+    if source.starts_with('/') {
+        return Ok(());
+    }
+    Err(EntryProblem::Refused(Refusal::SourceNotAbsolute {
+        bind: bind.to_owned(),
+        source: source.to_owned(),
+    }))
+}
+
+/// A bind entry that a config may not contain.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EntryProblem {
+    #[error("a bind must not be blank; write it as `source:target`")]
+    Blank,
+    #[error("{0}")]
+    Refused(Refusal),
+}
+
+/// The checks in the reference's order, then ours.
+fn check(bind: &str, policy: &BindPolicy, files: &impl HostFiles) -> Result<CheckedBind, Refusal> {
+    let spec = BindSpec::parse(bind).unwrap_or(BindSpec { source: bind, target: "", options: "" });
+    if bind.chars().any(forges_text) {
+        return Err(Refusal::ControlCharacter { bind: bind.to_owned() });
+    }
+    if !spec.source.starts_with('/') {
+        return Err(Refusal::SourceNotAbsolute {
+            bind: bind.to_owned(),
+            source: spec.source.to_owned(),
+        });
+    }
+    let readings = readings(spec.source);
+    for source in &readings {
+        check_blocked(bind, source, policy)?;
+    }
+    check_reserved(bind, spec.target, policy)?;
+    for source in &readings {
+        check_roots(bind, source, policy)?;
+    }
+    let unknown = |problem| Refusal::SourceUnknown { bind: bind.to_owned(), problem };
+    // Engines clean a path as text, a kernel follows `link/..` through the link: both must be fine.
+    let followed = readings.iter().map(String::as_str).chain([spec.source]);
+    let mut real_source = None;
+    for source in followed {
+        let real = real_path(files, source).map_err(unknown)?;
+        check_blocked(bind, &real, policy)?;
+        check_roots(bind, &real, policy)?;
+        if source == posix::normalize(spec.source) {
+            real_source = Some(real);
+        }
+    }
+    check_target(bind, spec)?;
+    let access = options::check(bind, spec.options)?;
+    let source = posix::normalize(spec.source);
+    Ok(CheckedBind {
+        text: bind.to_owned(),
+        real_source: real_source.unwrap_or_else(|| source.clone()),
+        source,
+        target: posix::normalize(spec.target),
+        access,
+    })
+}
+
+/// Characters that would let one entry look like two lines, or like another path.
+fn forges_text(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// What a source may mean, normalised: with backslashes for slashes and without blanks around it
+/// (the reference's reading), and letter by letter (Linux's). Either may be what gets mounted.
+fn readings(source: &str) -> Vec<String> {
+    let mut readings = vec![posix::normalize(&source.trim().replace('\\', "/"))];
+    let literal = posix::normalize(source);
+    if !readings.contains(&literal) {
+        readings.push(literal);
+    }
+    readings
+}
+
+fn check_blocked(bind: &str, source: &str, policy: &BindPolicy) -> Result<(), Refusal> {
+    match policy.blocklist.hit(source) {
+        None => Ok(()),
+        Some(hit) => Err(Refusal::Blocked {
+            bind: bind.to_owned(),
+            source: source.to_owned(),
+            touch: hit.touch,
+            path: hit.path,
+        }),
+    }
+}
+
+fn check_reserved(bind: &str, target: &str, policy: &BindPolicy) -> Result<(), Refusal> {
+    let reserved = match &policy.targets {
+        Targets::Anywhere => return Ok(()),
+        Targets::NotOver(reserved) => reserved,
+    };
+    let target = target.trim();
+    if !target.starts_with('/') {
+        return Ok(());
+    }
+    let target = posix::normalize(target);
+    match reserved.0.iter().find(|place| posix::is_inside(place, &target)) {
+        None => Ok(()),
+        Some(place) => {
+            Err(Refusal::ReservedTarget { bind: bind.to_owned(), reserved: place.clone(), target })
+        }
+    }
+}
+
+fn check_roots(bind: &str, source: &str, policy: &BindPolicy) -> Result<(), Refusal> {
+    match &policy.sources {
+        Sources::Below(roots) if !roots.0.iter().any(|root| posix::is_inside(root, source)) => {
+            Err(Refusal::OutsideRoots {
+                bind: bind.to_owned(),
+                source: source.to_owned(),
+                roots: roots.0.clone(),
+            })
+        }
+        Sources::Below(_) | Sources::Anywhere => Ok(()),
+    }
+}
+
+fn check_target(bind: &str, spec: BindSpec<'_>) -> Result<(), Refusal> {
+    let target = spec.target.trim();
+    if target.is_empty() {
+        return Err(Refusal::TargetMissing { bind: bind.to_owned() });
+    }
+    if !target.starts_with('/') {
+        return Err(Refusal::TargetNotAbsolute {
+            bind: bind.to_owned(),
+            target: target.to_owned(),
+        });
+    }
+    let target = posix::normalize(target);
+    let taken = |place: &&&str| match **place {
+        "/" => target == "/",
+        place => posix::is_inside(place, &target),
+    };
+    if let Some(place) = TAKEN_TARGETS.iter().find(taken) {
+        return Err(Refusal::TargetTaken { bind: bind.to_owned(), target, place });
+    }
+    let padded = |part: &str| part.trim() != part;
+    if padded(spec.source) || padded(spec.target) || padded(spec.options) {
+        return Err(Refusal::Padded { bind: bind.to_owned() });
+    }
+    Ok(())
+}
