@@ -1,14 +1,15 @@
 //! What of the host's directories a sandbox sees: none, ro or rw.
 //!
-//! | access | at the workdir    | at `/agent`           | seeded | file tools off          |
-//! |--------|-------------------|-----------------------|--------|-------------------------|
-//! | `none` | private copy, rw  |                       | yes    |                         |
-//! | `ro`   | private copy, ro  | agent's workspace, ro | yes    | write, edit, apply_patch |
-//! | `rw`   | agent's workspace |                       | no     |                         |
+//! | access | at the workdir    | at `/agent`           | seeded | file tools off             |
+//! |--------|-------------------|-----------------------|--------|----------------------------|
+//! | `none` | private copy, rw  |                       | yes    |                            |
+//! | `ro`   | private copy, ro  | agent's workspace, ro | yes    | write, edit, `apply_patch` |
+//! | `rw`   | agent's workspace |                       | no     |                            |
 //!
 //! Takes the access and the directories; gives a [`Layout`]. It neither makes nor looks at them.
 
 use crate::config::sandbox::WorkspaceAccess;
+use crate::mounts::Access;
 use crate::posix;
 
 /// Where the agent's own workspace stands in a sandbox that only reads it.
@@ -48,14 +49,7 @@ pub enum OwnDirectory {
 pub struct WorkspaceMount {
     pub source: String,
     pub target: String,
-    pub mode: MountMode,
-}
-
-/// Whether a mount may be written to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MountMode {
-    ReadOnly,
-    ReadWrite,
+    pub access: Access,
 }
 
 /// What of the host's directories one sandbox sees. Made by [`Layout::plan`] only.
@@ -104,22 +98,22 @@ impl Layout {
 
     /// The mounts, in the order they are made.
     pub fn mounts(&self) -> Vec<WorkspaceMount> {
-        let mount = |source: &str, target: &str, mode| WorkspaceMount {
+        let mount = |source: &str, target: &str, access| WorkspaceMount {
             source: source.to_owned(),
             target: target.to_owned(),
-            mode,
+            access,
         };
         match self.access {
             WorkspaceAccess::None => {
-                vec![mount(&self.sandbox, &self.workdir, MountMode::ReadWrite)]
+                vec![mount(&self.sandbox, &self.workdir, Access::ReadWrite)]
             }
             WorkspaceAccess::ReadWrite => {
-                vec![mount(&self.agent, &self.workdir, MountMode::ReadWrite)]
+                vec![mount(&self.agent, &self.workdir, Access::ReadWrite)]
             }
             WorkspaceAccess::ReadOnly => {
-                let mut mounts = vec![mount(&self.sandbox, &self.workdir, MountMode::ReadOnly)];
+                let mut mounts = vec![mount(&self.sandbox, &self.workdir, Access::ReadOnly)];
                 if self.sandbox != self.agent {
-                    mounts.push(mount(&self.agent, AGENT_MOUNT, MountMode::ReadOnly));
+                    mounts.push(mount(&self.agent, AGENT_MOUNT, Access::ReadOnly));
                 }
                 mounts
             }
@@ -152,7 +146,7 @@ fn normalize(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use MountMode::{ReadOnly, ReadWrite};
+    use Access::{ReadOnly, ReadWrite};
 
     #[test]
     fn none_is_a_writable_private_copy() {
@@ -208,11 +202,11 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(layout: &Layout, expected: &[(&str, &str, MountMode)]) {
+    fn check(layout: &Layout, expected: &[(&str, &str, Access)]) {
         let mounts = layout.mounts();
         let found: Vec<_> = mounts
             .iter()
-            .map(|mount| (mount.source.as_str(), mount.target.as_str(), mount.mode))
+            .map(|mount| (mount.source.as_str(), mount.target.as_str(), mount.access))
             .collect();
         assert_eq!(found, expected);
     }

@@ -16,8 +16,20 @@ const SHARED_MEMORY: &str = "/dev/shm";
 /// The options a tmpfs may have. Missing on purpose: `suid`, `dev` (the engine's defaults shut these
 /// doors) and all that would make it another kind of mount (`bind`, `remount`, `shared`).
 const TMPFS_OPTIONS: &[&str] = &[
-    "size", "mode", "uid", "gid", "nr_inodes", "nr_blocks", "rw", "ro", "nosuid", "nodev", "noexec",
-    "exec", "noatime", "relatime",
+    "size",
+    "mode",
+    "uid",
+    "gid",
+    "nr_inodes",
+    "nr_blocks",
+    "rw",
+    "ro",
+    "nosuid",
+    "nodev",
+    "noexec",
+    "exec",
+    "noatime",
+    "relatime",
 ];
 
 /// What is wrong with a word.

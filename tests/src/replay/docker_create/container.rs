@@ -1,7 +1,6 @@
 //! Answers the rows about what a sandbox is made of: its environment, its arguments, the docker
 //! calls of a first use, its browser, and single commands in it.
 
-mod disk;
 mod env;
 mod exec;
 

@@ -1,6 +1,7 @@
 //! `exec` rows: the call that starts one command. The engine that runs it is imagined: it prints
 //! nothing and succeeds.
 
+use clawpen_engine::host_files::RealFiles;
 use clawpen_rules::config::sandbox::WorkspaceAccess;
 use clawpen_rules::container::exec::{
     ElevatedGate, ElevatedRefused, Elevation, ExecHost, ExecPlace, ExecRequest, ExecSpec,
@@ -9,7 +10,7 @@ use clawpen_rules::environment::Filter;
 use clawpen_rules::workspace::{Directories, Layout, OwnDirectory};
 use serde_json::{Value, json};
 
-use super::{disk::Disk, pairs};
+use super::pairs;
 use crate::replay::Answer;
 use crate::replay::world::World;
 
@@ -44,7 +45,7 @@ pub(super) fn answer(input: &Value, world: &World) -> Answer {
             .filter_map(Value::as_str)
             .collect(),
     };
-    Answer::Given(match ExecSpec::plan(&request, &place, &Disk) {
+    Answer::Given(match ExecSpec::plan(&request, &place, &RealFiles) {
         Err(refused) => json!({ "error": refused.to_string(), "calls": [] }),
         Ok(spec) => {
             let note = spec.workdir().fallback().map(|fallback| format!("{fallback}\n\n"));
@@ -73,8 +74,7 @@ fn elevation(input: &Value) -> Option<Elevation<'_>> {
         Some(false) => Some(Elevation::NotAsked),
         None if level == "off" => Some(Elevation::NotAsked),
         Some(true) if !open => {
-            let gate =
-                if is("enabled") { ElevatedGate::AllowFrom } else { ElevatedGate::Enabled };
+            let gate = if is("enabled") { ElevatedGate::AllowFrom } else { ElevatedGate::Enabled };
             // The recorded tool belonged to this session.
             let session = Some(input["sessionKey"].as_str().unwrap_or("agent:main:main"));
             let provider = input["messageProvider"].as_str();
