@@ -1,1 +1,226 @@
-//! The container a sandbox runs in, built locked down.
+//! What a container is made of: a spec that starts locked down and says every door it opens.
+//!
+//! ```text
+//! locked_down(identity, layout, image) ──configured(docker config)──► build(bind rules) ─► spec
+//! ```
+//!
+//! [`ContainerSpec`] is made by [`ContainerBuilder::build`] only, which checks the whole: whatever
+//! reaches an engine went through it. [`ContainerSpec::docker_args`] shows the spec as arguments of
+//! `docker create`; [`ContainerSpec::open_doors`] lists what it gives up compared with a locked
+//! container. One command in a container is in [`exec`]. Nothing here talks to an engine.
+
+mod build;
+mod docker_args;
+pub mod exec;
+mod shape;
+pub mod workdir;
+
+pub use build::{ContainerBuilder, ContainerRefused, SpecProblem, bind_policy};
+pub use shape::ShapeProblem;
+
+use std::fmt;
+
+use crate::config::fingerprint::Fingerprint;
+use crate::config::setting::Setting;
+use crate::environment::{BlockReason, Environment, Remark};
+use crate::mounts::CheckedBind;
+use crate::scope::{ContainerName, ScopeKey};
+use crate::workspace::{Layout, WorkspaceMount};
+
+/// Which container it is: its name, and what its labels say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    pub name: ContainerName,
+    /// Stands in a label verbatim: it is how a container finds its way back to its sessions.
+    pub scope: ScopeKey,
+    pub created_at_ms: u64,
+    /// A container without one never matches any config.
+    pub fingerprint: Option<Fingerprint>,
+}
+
+/// A checked container, ready to be made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ContainerSpec {
+    identity: Identity,
+    /// Besides the labels of the identity.
+    labels: Vec<(&'static str, String)>,
+    image: String,
+    root: RootFilesystem,
+    /// `path[:options]`.
+    tmpfs: Vec<String>,
+    network: Network,
+    /// `user[:group]`; without one the image decides.
+    user: Option<String>,
+    env: Environment,
+    kept_out: Vec<(String, BlockReason)>,
+    env_remarks: Vec<(String, Remark)>,
+    cap_drop: Vec<String>,
+    seccomp: Option<String>,
+    apparmor: Option<String>,
+    dns: Vec<String>,
+    extra_hosts: Vec<String>,
+    limits: Limits,
+    workdir: String,
+    mounts: Vec<WorkspaceMount>,
+    binds: Vec<CheckedBind>,
+}
+
+/// Whether the image's own files can be written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RootFilesystem {
+    ReadOnly,
+    Writable,
+}
+
+/// What the container is connected to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Network {
+    None,
+    /// The config says nothing on purpose (`""`): the engine's own choice, a bridge to the world.
+    EngineDefault,
+    Named(String),
+    /// The network of another container.
+    Joined(String),
+}
+
+/// How much of the machine the container may use, as the engine is told.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Limits {
+    pub pids: Option<String>,
+    pub memory: Option<String>,
+    pub memory_swap: Option<String>,
+    pub cpus: Option<String>,
+    pub gpus: Option<String>,
+    /// Name and `soft[:hard]`.
+    pub ulimits: Vec<(String, String)>,
+}
+
+/// Something that a locked-down container would not allow. The config asked for it, so it is no
+/// refusal; `explain` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OpenDoor {
+    WritableRoot,
+    EngineNetwork,
+    Network(String),
+    JoinedNetwork(String),
+    /// Root in the container. Without capabilities it still owns what root owns on the host.
+    Root {
+        user: String,
+    },
+    /// No user is set: the image decides, and most images say root.
+    ImageUser,
+    /// Not all capabilities are dropped.
+    Capabilities {
+        dropped: Vec<String>,
+    },
+    ProgramsInTmpfs(String),
+    Gpus(String),
+}
+
+impl ContainerSpec {
+    /// Starts with everything shut: read-only root, no network, no capability, no tmpfs, no
+    /// variable, and only the layout's own mounts.
+    pub fn locked_down(
+        identity: Identity,
+        layout: &Layout,
+        image: Setting<String>,
+    ) -> ContainerBuilder<'_> {
+        ContainerBuilder::new(identity, layout, image)
+    }
+
+    pub const fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub fn image(&self) -> &str {
+        &self.image
+    }
+
+    pub const fn network(&self) -> &Network {
+        &self.network
+    }
+
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    pub const fn env(&self) -> &Environment {
+        &self.env
+    }
+
+    /// The configured variables that stay outside, with the reasons.
+    pub fn kept_out(&self) -> &[(String, BlockReason)] {
+        &self.kept_out
+    }
+
+    /// What is odd about variables that go in.
+    pub fn env_remarks(&self) -> &[(String, Remark)] {
+        &self.env_remarks
+    }
+
+    pub fn mounts(&self) -> &[WorkspaceMount] {
+        &self.mounts
+    }
+
+    /// The configured binds.
+    pub fn binds(&self) -> &[CheckedBind] {
+        &self.binds
+    }
+
+    /// What this container is allowed beyond a locked-down one.
+    pub fn open_doors(&self) -> Vec<OpenDoor> {
+        let mut doors = Vec::new();
+        match self.root {
+            RootFilesystem::ReadOnly => {}
+            RootFilesystem::Writable => doors.push(OpenDoor::WritableRoot),
+        }
+        match &self.network {
+            Network::None => {}
+            Network::EngineDefault => doors.push(OpenDoor::EngineNetwork),
+            Network::Named(name) => doors.push(OpenDoor::Network(name.clone())),
+            Network::Joined(name) => doors.push(OpenDoor::JoinedNetwork(name.clone())),
+        }
+        match &self.user {
+            None => doors.push(OpenDoor::ImageUser),
+            Some(user) if is_root(user) => doors.push(OpenDoor::Root { user: user.clone() }),
+            Some(_) => {}
+        }
+        if !self.cap_drop.iter().any(|name| name.eq_ignore_ascii_case("ALL")) {
+            doors.push(OpenDoor::Capabilities { dropped: self.cap_drop.clone() });
+        }
+        let running = self.tmpfs.iter().filter(|entry| shape::tmpfs_runs_programs(entry));
+        doors.extend(running.cloned().map(OpenDoor::ProgramsInTmpfs));
+        doors.extend(self.limits.gpus.clone().map(OpenDoor::Gpus));
+        doors
+    }
+}
+
+/// Says whether `user[:group]` is root, by name or by any way to write zero.
+fn is_root(user: &str) -> bool {
+    let name = user.split(':').next().unwrap_or(user);
+    name == "root" || (!name.is_empty() && name.bytes().all(|byte| byte == b'0'))
+}
+
+impl fmt::Display for OpenDoor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WritableRoot => f.write_str("the image's own files are writable"),
+            Self::EngineNetwork => f.write_str("the network is the engine's default one"),
+            Self::Network(name) => write!(f, "it is on the network `{name}`"),
+            Self::JoinedNetwork(name) => write!(f, "it shares the network of container `{name}`"),
+            Self::Root { user } => write!(f, "its commands run as root (`{user}`)"),
+            Self::ImageUser => f.write_str("its commands run as whatever user the image names"),
+            Self::Capabilities { dropped } if dropped.is_empty() => {
+                f.write_str("it keeps the engine's default capabilities")
+            }
+            Self::Capabilities { dropped } => {
+                write!(f, "it keeps all default capabilities but {}", dropped.join(", "))
+            }
+            Self::ProgramsInTmpfs(entry) => write!(f, "programs may run from tmpfs `{entry}`"),
+            Self::Gpus(gpus) => write!(f, "it reaches the machine's GPUs (`{gpus}`)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,213 @@
-//! Which directories a sandbox works in.
+//! What of the host's directories a sandbox sees: none, ro or rw.
+//!
+//! | access | at the workdir    | at `/agent`           | seeded | file tools off             |
+//! |--------|-------------------|-----------------------|--------|----------------------------|
+//! | `none` | private copy, rw  |                       | yes    |                            |
+//! | `ro`   | private copy, ro  | agent's workspace, ro | yes    | write, edit, `apply_patch` |
+//! | `rw`   | agent's workspace |                       | no     |                            |
+//!
+//! Takes the access and the directories; gives a [`Layout`]. It neither makes nor looks at them.
+
+use crate::config::sandbox::WorkspaceAccess;
+use crate::mounts::Access;
+use crate::posix;
+
+/// Where the agent's own workspace stands in a sandbox that only reads it.
+pub const AGENT_MOUNT: &str = "/agent";
+
+/// Copied from the agent's workspace into a private one, in this order, unless already there.
+pub const SEED_FILES: &[&str] =
+    &["AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "BOOTSTRAP.md", "HEARTBEAT.md"];
+
+/// The tools that change files; a sandbox with a read-only workspace does not offer them.
+pub const WRITING_TOOLS: &[&str] = &["write", "edit", "apply_patch"];
+
+/// The directories a layout is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Directories {
+    /// `workspaceRoot`: below it lie the private workspaces.
+    pub root: String,
+    /// Name of this sandbox's directory below `root`; a shared sandbox uses `root` itself.
+    pub own: OwnDirectory,
+    /// The agent's persistent workspace.
+    pub agent: String,
+    /// `docker.workdir`: where the workspace stands in the sandbox.
+    pub workdir: String,
+}
+
+/// Which directory below the workspace root is this sandbox's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnDirectory {
+    /// The root itself.
+    Shared,
+    /// The slug of the scope key.
+    Named(String),
+}
+
+/// One directory of the host in the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkspaceMount {
+    pub source: String,
+    pub target: String,
+    pub access: Access,
+}
+
+/// What of the host's directories one sandbox sees. Made by [`Layout::plan`] only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    access: WorkspaceAccess,
+    sandbox: String,
+    agent: String,
+    workdir: String,
+}
+
+impl Layout {
+    /// Lays the directories out for one access mode.
+    pub fn plan(access: WorkspaceAccess, directories: &Directories) -> Self {
+        let root = normalize(&directories.root);
+        let sandbox = match &directories.own {
+            OwnDirectory::Shared => root,
+            OwnDirectory::Named(name) => posix::join(&root, name),
+        };
+        let agent = normalize(&directories.agent);
+        Self { access, sandbox, agent, workdir: directories.workdir.clone() }
+    }
+
+    pub const fn access(&self) -> WorkspaceAccess {
+        self.access
+    }
+
+    /// The host directory at the workdir: the working directory of every tool, and the one whose
+    /// owner the sandbox runs as.
+    pub fn mounted(&self) -> &str {
+        match self.access {
+            WorkspaceAccess::None | WorkspaceAccess::ReadOnly => &self.sandbox,
+            WorkspaceAccess::ReadWrite => &self.agent,
+        }
+    }
+
+    /// The agent's own workspace on the host, mounted or not.
+    pub fn agent(&self) -> &str {
+        &self.agent
+    }
+
+    /// Where the workspace stands in the sandbox, as configured.
+    pub fn workdir(&self) -> &str {
+        &self.workdir
+    }
+
+    /// The mounts, in the order they are made.
+    pub fn mounts(&self) -> Vec<WorkspaceMount> {
+        let mount = |source: &str, target: &str, access| WorkspaceMount {
+            source: source.to_owned(),
+            target: target.to_owned(),
+            access,
+        };
+        match self.access {
+            WorkspaceAccess::None => {
+                vec![mount(&self.sandbox, &self.workdir, Access::ReadWrite)]
+            }
+            WorkspaceAccess::ReadWrite => {
+                vec![mount(&self.agent, &self.workdir, Access::ReadWrite)]
+            }
+            WorkspaceAccess::ReadOnly => {
+                let mut mounts = vec![mount(&self.sandbox, &self.workdir, Access::ReadOnly)];
+                if self.sandbox != self.agent {
+                    mounts.push(mount(&self.agent, AGENT_MOUNT, Access::ReadOnly));
+                }
+                mounts
+            }
+        }
+    }
+
+    /// The files to copy in, if they are not there yet. An agent's own workspace is never seeded.
+    pub const fn seeds(&self) -> &'static [&'static str] {
+        match self.access {
+            WorkspaceAccess::None | WorkspaceAccess::ReadOnly => SEED_FILES,
+            WorkspaceAccess::ReadWrite => &[],
+        }
+    }
+
+    /// The file tools this access switches off.
+    pub const fn tools_off(&self) -> &'static [&'static str] {
+        match self.access {
+            WorkspaceAccess::ReadOnly => WRITING_TOOLS,
+            WorkspaceAccess::None | WorkspaceAccess::ReadWrite => &[],
+        }
+    }
+}
+
+/// An absolute path is normalised; anything else stays as written, for the container's checks to
+/// name and refuse.
+fn normalize(path: &str) -> String {
+    if path.starts_with('/') { posix::normalize(path) } else { path.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Access::{ReadOnly, ReadWrite};
+
+    #[test]
+    fn none_is_a_writable_private_copy() {
+        let layout = plan(WorkspaceAccess::None, OwnDirectory::Named("s-1".into()));
+        check(&layout, &[("/state/sandboxes/s-1", "/workspace", ReadWrite)]);
+        assert_eq!((layout.seeds(), layout.tools_off()), (SEED_FILES, &[] as &[_]));
+    }
+
+    #[test]
+    fn ro_reads_both_and_offers_no_writing_tool() {
+        let layout = plan(WorkspaceAccess::ReadOnly, OwnDirectory::Named("s-1".into()));
+        check(
+            &layout,
+            &[("/state/sandboxes/s-1", "/workspace", ReadOnly), ("/home/u/ws", "/agent", ReadOnly)],
+        );
+        assert_eq!((layout.seeds(), layout.tools_off()), (SEED_FILES, WRITING_TOOLS));
+    }
+
+    #[test]
+    fn rw_is_the_agents_own_workspace_and_nothing_is_seeded() {
+        let layout = plan(WorkspaceAccess::ReadWrite, OwnDirectory::Named("s-1".into()));
+        check(&layout, &[("/home/u/ws", "/workspace", ReadWrite)]);
+        assert_eq!((layout.seeds(), layout.tools_off()), (&[] as &[_], &[] as &[_]));
+        assert_eq!(layout.mounted(), "/home/u/ws");
+    }
+
+    #[test]
+    fn a_shared_sandbox_uses_the_root_itself() {
+        let layout = plan(WorkspaceAccess::None, OwnDirectory::Shared);
+        check(&layout, &[("/state/sandboxes", "/workspace", ReadWrite)]);
+    }
+
+    #[test]
+    fn one_directory_is_not_mounted_twice() {
+        let directories = Directories {
+            root: "/home/u/ws/".into(),
+            own: OwnDirectory::Shared,
+            agent: "/home/u/./ws".into(),
+            workdir: "/workspace".into(),
+        };
+        let layout = Layout::plan(WorkspaceAccess::ReadOnly, &directories);
+        check(&layout, &[("/home/u/ws", "/workspace", ReadOnly)]);
+    }
+
+    fn plan(access: WorkspaceAccess, own: OwnDirectory) -> Layout {
+        let directories = Directories {
+            root: "/state/sandboxes".into(),
+            own,
+            agent: "/home/u/ws".into(),
+            workdir: "/workspace".into(),
+        };
+        Layout::plan(access, &directories)
+    }
+
+    #[track_caller]
+    fn check(layout: &Layout, expected: &[(&str, &str, Access)]) {
+        let mounts = layout.mounts();
+        let found: Vec<_> = mounts
+            .iter()
+            .map(|mount| (mount.source.as_str(), mount.target.as_str(), mount.access))
+            .collect();
+        assert_eq!(found, expected);
+    }
+}

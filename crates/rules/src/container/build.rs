@@ -1,0 +1,484 @@
+//! Builds a container's spec: each call opens one door, [`ContainerBuilder::build`] checks the whole.
+//!
+//! A value keeps its origin until it is checked, so that a refusal names the key to change.
+
+use super::{ContainerSpec, Identity, Limits, Network, RootFilesystem, ShapeProblem, shape};
+use crate::config::sandbox::{Amount, DockerConfig, Ulimit};
+use crate::config::setting::{Origin, Setting};
+use crate::environment::{Filter, Filtered};
+use crate::host_files::{FactError, HostFiles};
+use crate::js_number;
+use crate::mounts::{
+    self, BindDecision, BindPolicy, Blocklist, CheckedBind, Isolation, IsolationRefusal,
+    KnownPlaces, NamespaceJoin, ProfileKind, ReservedTargets, Roots, Sources, Targets,
+};
+use crate::workspace::Layout;
+
+/// A container may not be made like this.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContainerRefused {
+    pub problem: SpecProblem,
+    /// What set the value; `None` for what no key sets.
+    pub origin: Option<Origin>,
+}
+
+/// What is wrong with a container's spec.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecProblem {
+    #[error("{0}")]
+    Bind(Box<mounts::Refusal>),
+    #[error("a bind is blank; remove it or write `source:target`")]
+    BlankBind,
+    #[error("{0}")]
+    Isolation(IsolationRefusal),
+    #[error("network `{network}` {problem}; name `none`, `bridge` or a network of your own")]
+    Network { network: String, problem: ShapeProblem },
+    #[error("image `{image}` {problem}; write it as `name:tag`")]
+    Image { image: String, problem: ShapeProblem },
+    #[error("container name `{name}` {problem}; choose another prefix")]
+    Name { name: String, problem: ShapeProblem },
+    #[error("workdir `{workdir}` {problem}; use a directory such as `/workspace`")]
+    Workdir { workdir: String, problem: ShapeProblem },
+    #[error("host directory `{path}` {problem}; it cannot be mounted")]
+    HostDirectory { path: String, problem: ShapeProblem },
+    #[error("tmpfs `{entry}` {problem}")]
+    Tmpfs { entry: String, problem: ShapeProblem },
+    #[error("user `{user}` {problem}; write it as `user`, `uid` or `uid:gid`")]
+    User { user: String, problem: ShapeProblem },
+    #[error("capability `{name}` {problem}; write it like `NET_RAW` or `ALL`")]
+    Capability { name: String, problem: ShapeProblem },
+    #[error("limit `{name}` {problem}; write it like `nofile`")]
+    Ulimit { name: String, problem: ShapeProblem },
+    #[error("`{argument}` holds a NUL, which no engine can receive; remove it")]
+    Nul { argument: String },
+}
+
+/// A container in the making; everything is shut until a call opens it.
+#[derive(Debug, Clone)]
+pub struct ContainerBuilder<'a> {
+    identity: Identity,
+    layout: &'a Layout,
+    image: Setting<String>,
+    labels: Vec<(&'static str, String)>,
+    root: RootFilesystem,
+    tmpfs: Option<Setting<Vec<String>>>,
+    network: Option<Setting<String>>,
+    join: NamespaceJoin,
+    user: Option<Setting<String>>,
+    env: Filtered,
+    cap_drop: Option<Setting<Vec<String>>>,
+    seccomp: Option<Setting<String>>,
+    apparmor: Option<Setting<String>>,
+    dns: Vec<String>,
+    extra_hosts: Vec<String>,
+    limits: Limits,
+    ulimits: Vec<(String, Setting<Ulimit>)>,
+    binds: Vec<Setting<String>>,
+}
+
+/// What the config allows binds to do in a sandbox with this layout.
+pub fn bind_policy(
+    docker: &DockerConfig,
+    layout: &Layout,
+    known: &KnownPlaces,
+    files: &impl HostFiles,
+) -> Result<BindPolicy, FactError> {
+    let sources = if is_set(docker.allow_external_bind_sources.as_ref()) {
+        Sources::Anywhere
+    } else {
+        Sources::Below(Roots::resolve(&[layout.mounted(), layout.agent()], files)?)
+    };
+    let targets = if is_set(docker.allow_reserved_container_targets.as_ref()) {
+        Targets::Anywhere
+    } else {
+        Targets::NotOver(ReservedTargets::new(layout.workdir()))
+    };
+    Ok(BindPolicy { sources, targets, blocklist: Blocklist::resolve(known, files)? })
+}
+
+fn is_set(flag: Option<&Setting<bool>>) -> bool {
+    flag.is_some_and(|flag| flag.value)
+}
+
+impl<'a> ContainerBuilder<'a> {
+    pub(super) fn new(identity: Identity, layout: &'a Layout, image: Setting<String>) -> Self {
+        Self {
+            identity,
+            layout,
+            image,
+            labels: Vec::new(),
+            root: RootFilesystem::ReadOnly,
+            tmpfs: None,
+            network: None,
+            join: NamespaceJoin::Refused,
+            user: None,
+            env: Filtered::default(),
+            cap_drop: None,
+            seccomp: None,
+            apparmor: None,
+            dns: Vec::new(),
+            extra_hosts: Vec::new(),
+            limits: Limits::default(),
+            ulimits: Vec::new(),
+            binds: Vec::new(),
+        }
+    }
+
+    /// Opens what the config asks for. A derived user must already be in it; its image is not used:
+    /// the one given at the start stays.
+    #[must_use]
+    pub fn configured(self, docker: &DockerConfig, filter: &Filter) -> Self {
+        let env = docker.env.iter().map(|(name, value)| (name.as_str(), value.value.as_str()));
+        let list = |items: &Option<Setting<Vec<String>>>| {
+            items.iter().flat_map(|items| &items.value).cloned().collect::<Vec<_>>()
+        };
+        let builder = self
+            .tmpfs(docker.tmpfs.clone())
+            .network(docker.network.clone())
+            .environment(filter.apply(env))
+            .drop_capabilities(docker.cap_drop.clone())
+            .profiles(docker.seccomp_profile.clone(), docker.apparmor_profile.clone())
+            .names(list(&docker.dns), list(&docker.extra_hosts))
+            .limits(limits(docker))
+            .ulimits(docker.ulimits.clone().unwrap_or_default())
+            .binds(docker.binds.clone().unwrap_or_default());
+        let builder = match &docker.user {
+            Some(user) => builder.user(user.clone()),
+            None => builder,
+        };
+        let builder = if docker.read_only_root.value { builder } else { builder.writable_root() };
+        if is_set(docker.allow_container_namespace_join.as_ref()) {
+            return builder.allow_namespace_join();
+        }
+        builder
+    }
+
+    /// Adds a label besides those of the identity.
+    #[must_use]
+    pub(crate) fn label(mut self, name: &'static str, value: String) -> Self {
+        self.labels.push((name, value));
+        self
+    }
+
+    /// Makes the image's own files writable.
+    #[must_use]
+    pub fn writable_root(mut self) -> Self {
+        self.root = RootFilesystem::Writable;
+        self
+    }
+
+    /// Mounts memory at these places (`path[:options]`).
+    #[must_use]
+    pub fn tmpfs(mut self, entries: Setting<Vec<String>>) -> Self {
+        self.tmpfs = Some(entries);
+        self
+    }
+
+    /// Connects it. A blank name leaves the choice to the engine.
+    #[must_use]
+    pub fn network(mut self, name: Setting<String>) -> Self {
+        self.network = Some(name);
+        self
+    }
+
+    /// Lets `network` be that of another container.
+    #[must_use]
+    pub fn allow_namespace_join(mut self) -> Self {
+        self.join = NamespaceJoin::Allowed;
+        self
+    }
+
+    /// Runs it as this user; a blank one counts as none.
+    #[must_use]
+    pub fn user(mut self, user: Setting<String>) -> Self {
+        self.user = Some(user);
+        self
+    }
+
+    /// Gives it these variables.
+    #[must_use]
+    pub fn environment(mut self, env: Filtered) -> Self {
+        self.env = env;
+        self
+    }
+
+    /// Drops only these capabilities instead of all.
+    #[must_use]
+    pub fn drop_capabilities(mut self, names: Setting<Vec<String>>) -> Self {
+        self.cap_drop = Some(names);
+        self
+    }
+
+    /// Replaces the engine's seccomp and `AppArmor` profiles.
+    #[must_use]
+    pub fn profiles(
+        mut self,
+        seccomp: Option<Setting<String>>,
+        apparmor: Option<Setting<String>>,
+    ) -> Self {
+        (self.seccomp, self.apparmor) = (seccomp, apparmor);
+        self
+    }
+
+    /// Sets name servers and extra host names; blank ones are passed over.
+    #[must_use]
+    pub fn names(mut self, dns: Vec<String>, extra_hosts: Vec<String>) -> Self {
+        let written = |items: Vec<String>| -> Vec<String> {
+            items.into_iter().filter(|item| !item.trim().is_empty()).collect()
+        };
+        (self.dns, self.extra_hosts) = (written(dns), written(extra_hosts));
+        self
+    }
+
+    /// Limits it.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Adds limits of the process; blank names and empty pairs are passed over.
+    #[must_use]
+    pub fn ulimits(mut self, ulimits: Vec<(String, Setting<Ulimit>)>) -> Self {
+        self.ulimits = ulimits;
+        self
+    }
+
+    /// Binds host paths besides the layout's own.
+    #[must_use]
+    pub fn binds(mut self, binds: Vec<Setting<String>>) -> Self {
+        self.binds = binds;
+        self
+    }
+
+    /// Checks the whole and gives the spec. The first problem refuses it: binds in their order, then
+    /// network and profiles, then the shape of everything else.
+    pub fn build(
+        self,
+        policy: &BindPolicy,
+        files: &impl HostFiles,
+    ) -> Result<ContainerSpec, ContainerRefused> {
+        let binds = self.checked_binds(policy, files)?;
+        self.check_isolation()?;
+        self.check_places(&binds)?;
+        self.check_words()?;
+        let network = self.checked_network()?;
+        let mut limits = self.limits.clone();
+        limits.ulimits = self.checked_ulimits()?;
+        let Filtered { kept: mut env, blocked, remarks } = self.env;
+        env.set("OPENCLAW_CLI", "1");
+        let spec = ContainerSpec {
+            identity: self.identity,
+            labels: self.labels,
+            image: self.image.value,
+            root: self.root,
+            tmpfs: self.tmpfs.map(|tmpfs| tmpfs.value).unwrap_or_default(),
+            network,
+            user: self.user.as_ref().and_then(|user| written(&user.value)),
+            env,
+            kept_out: blocked,
+            env_remarks: remarks,
+            cap_drop: self.cap_drop.map_or_else(|| vec!["ALL".to_owned()], |names| names.value),
+            seccomp: self.seccomp.as_ref().and_then(|profile| written(&profile.value)),
+            apparmor: self.apparmor.as_ref().and_then(|profile| written(&profile.value)),
+            dns: self.dns,
+            extra_hosts: self.extra_hosts,
+            limits,
+            workdir: self.layout.workdir().to_owned(),
+            mounts: self.layout.mounts(),
+            binds,
+        };
+        // The last net: an argument that ends early could drop a flag's value.
+        match spec.docker_args().into_iter().find(|argument| argument.contains('\0')) {
+            Some(argument) => Err(refused(SpecProblem::Nul { argument }, None)),
+            None => Ok(spec),
+        }
+    }
+
+    fn checked_binds(
+        &self,
+        policy: &BindPolicy,
+        files: &impl HostFiles,
+    ) -> Result<Vec<CheckedBind>, ContainerRefused> {
+        let checked = self.binds.iter().map(|bind| {
+            let problem = match mounts::decide(&bind.value, policy, files) {
+                BindDecision::Allow(checked) => return Ok(checked),
+                BindDecision::Blank => SpecProblem::BlankBind,
+                BindDecision::Refuse(refusal) => SpecProblem::Bind(Box::new(refusal)),
+            };
+            Err(refused(problem, Some(&bind.origin)))
+        });
+        checked.collect()
+    }
+
+    fn check_isolation(&self) -> Result<(), ContainerRefused> {
+        let asked = Isolation {
+            network: value(self.network.as_ref()),
+            join: self.join,
+            seccomp_profile: value(self.seccomp.as_ref()),
+            apparmor_profile: value(self.apparmor.as_ref()),
+        };
+        mounts::decide_isolation(&asked).map_err(|refusal| {
+            let setting = match &refusal {
+                IsolationRefusal::Network(_) => &self.network,
+                IsolationRefusal::Profile(profile) => match profile.kind {
+                    ProfileKind::Seccomp => &self.seccomp,
+                    ProfileKind::AppArmor => &self.apparmor,
+                },
+            };
+            let origin = setting.as_ref().map(|setting| &setting.origin);
+            refused(SpecProblem::Isolation(refusal), origin)
+        })
+    }
+
+    /// Checks that everything has a place of its own in the container.
+    fn check_places(&self, binds: &[CheckedBind]) -> Result<(), ContainerRefused> {
+        let mounts = self.layout.mounts();
+        for mount in &mounts {
+            shape::mount_end(&mount.source).map_err(|problem| {
+                let path = mount.source.clone();
+                refused(SpecProblem::HostDirectory { path, problem }, None)
+            })?;
+        }
+        let workdir = self.layout.workdir();
+        let others: Vec<&str> = mounts.iter().skip(1).map(|mount| mount.target.as_str()).collect();
+        shape::workdir(workdir, &others).map_err(|problem| {
+            refused(SpecProblem::Workdir { workdir: workdir.to_owned(), problem }, None)
+        })?;
+        let mounted = mounts.iter().map(|mount| mount.target.as_str());
+        let taken: Vec<&str> = mounted.chain(binds.iter().map(CheckedBind::target)).collect();
+        check_all(self.tmpfs.as_ref(), |entry| {
+            let problem = shape::tmpfs(entry, &taken).err()?;
+            Some(SpecProblem::Tmpfs { entry: entry.to_owned(), problem })
+        })
+    }
+
+    /// Checks that names are names.
+    fn check_words(&self) -> Result<(), ContainerRefused> {
+        let name = self.identity.name.as_str();
+        shape::name(name).map_err(|problem| {
+            refused(SpecProblem::Name { name: name.to_owned(), problem }, None)
+        })?;
+        let image = &self.image;
+        shape::image(&image.value).map_err(|problem| {
+            let problem = SpecProblem::Image { image: image.value.clone(), problem };
+            refused(problem, Some(&image.origin))
+        })?;
+        if let Some(user) = &self.user
+            && let Some(name) = written(&user.value)
+        {
+            shape::user(&name).map_err(|problem| {
+                refused(SpecProblem::User { user: name.clone(), problem }, Some(&user.origin))
+            })?;
+        }
+        check_all(self.cap_drop.as_ref(), |name| {
+            let problem = shape::identifier(name).err()?;
+            Some(SpecProblem::Capability { name: name.to_owned(), problem })
+        })
+    }
+
+    fn checked_network(&self) -> Result<Network, ContainerRefused> {
+        let Some(setting) = &self.network else { return Ok(Network::None) };
+        let text = setting.value.as_str();
+        if text.trim().is_empty() {
+            return Ok(Network::EngineDefault);
+        }
+        let joined = text
+            .get(.."container:".len())
+            .filter(|prefix| prefix.eq_ignore_ascii_case("container:"))
+            .and_then(|prefix| text.strip_prefix(prefix));
+        // The plain shape also shuts out the engine's long form, in which `name=host` is `host`.
+        shape::name(joined.unwrap_or(text)).map_err(|problem| {
+            let problem = SpecProblem::Network { network: text.to_owned(), problem };
+            refused(problem, Some(&setting.origin))
+        })?;
+        Ok(match joined {
+            Some(name) => Network::Joined(name.to_owned()),
+            None if text == "none" => Network::None,
+            None => Network::Named(text.to_owned()),
+        })
+    }
+
+    fn checked_ulimits(&self) -> Result<Vec<(String, String)>, ContainerRefused> {
+        let mut checked = Vec::new();
+        for (name, limit) in &self.ulimits {
+            let (Some(name), Some(value)) = (written(name), ulimit(&limit.value)) else { continue };
+            shape::identifier(&name).map_err(|problem| {
+                refused(SpecProblem::Ulimit { name: name.clone(), problem }, Some(&limit.origin))
+            })?;
+            checked.push((name, value));
+        }
+        Ok(checked)
+    }
+}
+
+fn check_all(
+    items: Option<&Setting<Vec<String>>>,
+    problem: impl Fn(&str) -> Option<SpecProblem>,
+) -> Result<(), ContainerRefused> {
+    let Some(items) = items else { return Ok(()) };
+    match items.value.iter().find_map(|item| problem(item)) {
+        Some(problem) => Err(refused(problem, Some(&items.origin))),
+        None => Ok(()),
+    }
+}
+
+fn refused(problem: SpecProblem, origin: Option<&Origin>) -> ContainerRefused {
+    ContainerRefused { problem, origin: origin.cloned() }
+}
+
+fn value(setting: Option<&Setting<String>>) -> Option<&str> {
+    setting.map(|setting| setting.value.as_str())
+}
+
+/// The text without blanks around it; `None` if nothing is left.
+fn written(text: &str) -> Option<String> {
+    Some(text.trim()).filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// The limits that mean something: numbers above zero, amounts that are not blank.
+fn limits(docker: &DockerConfig) -> Limits {
+    let positive = |number: &Option<Setting<f64>>| {
+        let number = number.as_ref()?.value;
+        (number > 0.0).then(|| js_number::format(number))
+    };
+    let amount = |amount: &Option<Setting<Amount>>| match &amount.as_ref()?.value {
+        Amount::Text(text) => written(text),
+        Amount::Number(number) => number.is_finite().then(|| js_number::format(*number)),
+    };
+    Limits {
+        pids: positive(&docker.pids_limit),
+        memory: amount(&docker.memory),
+        memory_swap: amount(&docker.memory_swap),
+        cpus: positive(&docker.cpus),
+        gpus: docker.gpus.as_ref().and_then(|gpus| written(&gpus.value)),
+        ulimits: Vec::new(),
+    }
+}
+
+/// `soft:hard`, one of them, or nothing; below zero counts as zero.
+fn ulimit(limit: &Ulimit) -> Option<String> {
+    let clamped = |number: &f64| js_number::format(number.max(0.0));
+    match limit {
+        Ulimit::Text(text) => written(text),
+        Ulimit::Number(number) => Some(js_number::format(*number)),
+        Ulimit::Pair { soft: Some(soft), hard: Some(hard) } => {
+            Some(format!("{}:{}", clamped(soft), clamped(hard)))
+        }
+        Ulimit::Pair { soft: Some(only), hard: None }
+        | Ulimit::Pair { soft: None, hard: Some(only) } => Some(clamped(only)),
+        Ulimit::Pair { soft: None, hard: None } => None,
+    }
+}
+
+impl std::error::Error for ContainerRefused {}
+
+impl std::fmt::Display for ContainerRefused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { problem, origin } = self;
+        match origin {
+            Some(origin) => write!(f, "{problem} (set by `{}`)", origin.key),
+            None => write!(f, "{problem}"),
+        }
+    }
+}
