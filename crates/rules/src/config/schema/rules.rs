@@ -5,6 +5,10 @@
 
 use super::{Issue, Problem};
 use crate::config::tree::{At, Node};
+use crate::mounts::{
+    NamespaceJoin, NetworkRefusal, ProfileKind, check_bind_entry, check_browser_network, check_network,
+    check_profile,
+};
 
 /// `allow` and `alsoAllow` of one scope exclude each other, unless one of them is empty.
 pub(super) fn policy(at: &At<'_>, issues: &mut Vec<Issue>) {
@@ -36,37 +40,47 @@ fn both_lists(at: &At<'_>, scope: &'static str, issues: &mut Vec<Issue>) {
 /// Binds, network and profiles of a `docker` block.
 pub(super) fn docker(at: &At<'_>, issues: &mut Vec<Issue>) {
     binds(at, issues);
-    let join = flag(at.node, "dangerouslyAllowContainerNamespaceJoin");
-    refuse(at, "network", issues, |text| mounts_network(text, join));
-    refuse(at, "seccompProfile", issues, mounts_seccomp);
-    refuse(at, "apparmorProfile", issues, mounts_apparmor);
+    let join = join_flag(at.node);
+    refuse(at, "network", issues, |text| reason(check_network(text, join)));
+    let profile = |kind| move |text: &str| reason(check_profile(kind, text));
+    refuse(at, "seccompProfile", issues, profile(ProfileKind::Seccomp));
+    refuse(at, "apparmorProfile", issues, profile(ProfileKind::AppArmor));
 }
 
 /// Binds and network of a `browser` block, as far as they can be judged alone.
 pub(super) fn browser(at: &At<'_>, issues: &mut Vec<Issue>) {
     binds(at, issues);
-    refuse(at, "network", issues, mounts_browser_host);
+    // Joining another container is judged by `sandbox`, which sees the flag.
+    let judge = |text: &str| reason(check_browser_network(text, NamespaceJoin::Allowed));
+    refuse(at, "network", issues, judge);
 }
 
 /// Whether the browser may join another container's network: the flag stands in `docker`.
 pub(super) fn sandbox(at: &At<'_>, issues: &mut Vec<Issue>) {
-    let join = at
-        .node
-        .get("docker")
-        .is_some_and(|docker| flag(docker, "dangerouslyAllowContainerNamespaceJoin"));
-    if let Some(browser) = at.get("browser") {
-        refuse(&browser, "network", issues, |text| mounts_browser_join(text, join));
+    let join = at.node.get("docker").map_or(NamespaceJoin::Refused, join_flag);
+    let Some(browser) = at.get("browser") else { return };
+    refuse(&browser, "network", issues, |text| match check_browser_network(text, join) {
+        Err(refusal @ NetworkRefusal::Join { .. }) => Some(refusal.to_string()),
+        Err(NetworkRefusal::Host { .. }) | Ok(()) => None,
+    });
+}
+
+fn join_flag(docker: &Node) -> NamespaceJoin {
+    match docker.get("dangerouslyAllowContainerNamespaceJoin").and_then(Node::as_bool) {
+        Some(true) => NamespaceJoin::Allowed,
+        Some(false) | None => NamespaceJoin::Refused,
     }
 }
 
-fn flag(node: &Node, key: &str) -> bool {
-    node.get(key).and_then(Node::as_bool).unwrap_or(false)
+/// The reason of a refusal, in words.
+fn reason<E: std::fmt::Display>(verdict: Result<(), E>) -> Option<String> {
+    verdict.err().map(|refusal| refusal.to_string())
 }
 
 fn binds(at: &At<'_>, issues: &mut Vec<Issue>) {
     let Some(list) = at.get("binds") else { return };
     for bind in list.items() {
-        if let Some(why) = bind.node.as_str().and_then(mounts_bind) {
+        if let Some(why) = bind.node.as_str().and_then(|text| reason(check_bind_entry(text))) {
             let problem = Problem::Unsafe(why);
             issues.push(Issue { key: bind.key, place: bind.node.place, problem });
         }
@@ -82,21 +96,3 @@ fn refuse(at: &At<'_>, key: &str, issues: &mut Vec<Issue>, judge: impl Fn(&str) 
     }
 }
 
-fn mounts_network(_text: &str, _join: bool) -> Option<String> {
-    None
-}
-fn mounts_seccomp(_text: &str) -> Option<String> {
-    None
-}
-fn mounts_apparmor(_text: &str) -> Option<String> {
-    None
-}
-fn mounts_browser_host(_text: &str) -> Option<String> {
-    None
-}
-fn mounts_browser_join(_text: &str, _join: bool) -> Option<String> {
-    None
-}
-fn mounts_bind(_text: &str) -> Option<String> {
-    None
-}
