@@ -6,6 +6,7 @@ pub(crate) mod manual;
 pub(crate) mod why;
 
 use clawpen_engine::config_store::StoreError;
+use clawpen_engine::explain::QuestionError;
 
 use crate::config_report;
 
@@ -31,12 +32,18 @@ pub(crate) enum CommandError {
     /// The config is not valid and that was already shown as the result.
     #[error("the config is not valid")]
     AlreadyShown,
+    #[error(transparent)]
+    Explain(#[from] QuestionError),
     #[error("cannot print the result")]
     Print(#[from] std::io::Error),
     #[error("{what}")]
     Question { what: String },
     #[error("cannot write `{path}`")]
-    Write { path: String, #[source] cause: std::io::Error },
+    Write {
+        path: String,
+        #[source]
+        cause: std::io::Error,
+    },
 }
 
 impl CommandError {

@@ -107,7 +107,11 @@ pub(crate) fn warning_text(warning: &Warning, files: &[String], locations: &Loca
             at(place)
         ),
         Warning::RepeatedKey { key, place } => {
-            format!("the key `{}` stands twice in one object; the later one counts ({})", safe(key), at(place))
+            format!(
+                "the key `{}` stands twice in one object; the later one counts ({})",
+                safe(key),
+                at(place)
+            )
         }
         Warning::SeveralDefaults { agents } => format!(
             "several agents are marked default ({}); the first counts",

@@ -61,7 +61,9 @@ fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
             commands::config::validate(commands::Format::of(json), output)
         }
         Command::Config(ConfigCommand::Schema { own }) => commands::config::schema(own, output),
-        Command::Config(ConfigCommand::Show { key }) => commands::config::show(key.as_deref(), output),
+        Command::Config(ConfigCommand::Show { key }) => {
+            commands::config::show(key.as_deref(), output)
+        }
         Command::Completions { shell } => commands::manual::completions(shell, output),
         Command::Man { out } => commands::manual::pages(out.as_deref(), output),
     }

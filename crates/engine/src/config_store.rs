@@ -9,7 +9,9 @@ use std::io::Read as _;
 use clawpen_rules::config::include::ConfigFiles;
 use clawpen_rules::config::load::{self, LoadError, Loaded, Warning};
 use clawpen_rules::config::locate::{self, Fallbacks, Locations};
-use clawpen_rules::config::{json5, variables::Environment};
+use clawpen_rules::config::tree::FileId;
+use clawpen_rules::config::variables::Environment;
+use clawpen_rules::config::{json5, own};
 use clawpen_rules::host_files::{Entry, EntryKind, FactError, FactProblem, HostFiles};
 
 use crate::host_files::RealFiles;
@@ -70,6 +72,14 @@ pub fn open() -> Result<Store, StoreError> {
 }
 
 impl Store {
+    /// The path of a file that a value comes from.
+    pub fn file(&self, id: FileId) -> Option<&str> {
+        if id == own::FILE {
+            return self.loaded.own.file();
+        }
+        self.loaded.config.files().get(usize::from(id.0)).map(String::as_str)
+    }
+
     /// What is worth saying about the config.
     pub fn warnings(&self) -> &[Warning] {
         &self.loaded.warnings

@@ -4,5 +4,6 @@
 #![forbid(unsafe_code)]
 
 pub mod config_store;
+pub mod explain;
 pub mod host_files;
 pub mod session_store;

@@ -96,7 +96,9 @@ mod tests {
         let backend = Setting::new(backend.to_owned(), Origin::built_in("b"));
         let found = decide(&config, &AgentId::main(), &backend).map_err(|found| {
             let key = |unenforced: Unenforced| match unenforced {
-                Unenforced::Key { origin } | Unenforced::UnknownBackend { origin, .. } => origin.key,
+                Unenforced::Key { origin } | Unenforced::UnknownBackend { origin, .. } => {
+                    origin.key
+                }
             };
             found.into_iter().map(key).collect::<Vec<_>>()
         });

@@ -25,7 +25,8 @@ pub(crate) fn path(format: Format, output: &Output) -> Result<Outcome, CommandEr
             "home": places.home,
         }))?,
         Format::Text => {
-            let mark = |path: &str| if is_there(path) { "" } else { "  (not there: built-in values)" };
+            let mark =
+                |path: &str| if is_there(path) { "" } else { "  (not there: built-in values)" };
             output.text(&format!(
                 "config:  {}{}\nclawpen: {}{}\nstate:   {}\n",
                 safe(&places.config),
@@ -69,7 +70,8 @@ pub(crate) fn validate(format: Format, output: &Output) -> Result<Outcome, Comma
             for warning in &warnings {
                 output.note(&format!("warning: {warning}"));
             }
-            let state = if store.loaded.is_missing { "not there; built-in values apply" } else { "valid" };
+            let state =
+                if store.loaded.is_missing { "not there; built-in values apply" } else { "valid" };
             output.text(&format!("{}: {state}\n", safe(&store.locations.config)))?;
         }
     }
@@ -97,12 +99,19 @@ pub(crate) fn show(key: Option<&str>, output: &Output) -> Result<Outcome, Comman
         });
         let Some(next) = next else {
             let key = safe(key.unwrap_or_default());
-            let what = format!("nothing is written at `{key}`; `sandbox explain` shows the built-in values");
+            let what = format!(
+                "nothing is written at `{key}`; `sandbox explain` shows the built-in values"
+            );
             return Err(CommandError::Question { what });
         };
         at = next;
     }
-    let mut text = print::json(at.node, Secrets::Hide);
+    let last = key.and_then(|key| key.rsplit('.').next()).unwrap_or_default();
+    let mut text = if print::holds_secret(last, at.node) {
+        "\"***\"".to_owned()
+    } else {
+        print::json(at.node, Secrets::Hide)
+    };
     text.push('\n');
     output.text(&text)?;
     Ok(Outcome::Done)

@@ -301,7 +301,9 @@ fn names_path(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     // A security profile is a name as often as a file; it is taken as written.
     !key.ends_with("profile")
-        && ["dir", "path", "paths", "file", "root", "workspace"].iter().any(|end| key.ends_with(end))
+        && ["dir", "path", "paths", "file", "root", "workspace"]
+            .iter()
+            .any(|end| key.ends_with(end))
 }
 
 #[cfg(test)]

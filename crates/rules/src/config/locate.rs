@@ -3,7 +3,10 @@
 //! The reference's places are kept, so that one home serves both programs. `clawpen.json`, our own
 //! settings, stands beside `openclaw.json`.
 
+use super::Config;
+use super::tree::At;
 use crate::host_files::{FactError, HostFiles};
+use crate::ids::AgentId;
 use crate::posix;
 
 /// The variables of the process, as far as they matter here.
@@ -32,6 +35,45 @@ pub struct Fallbacks<'a> {
     pub os_home: Option<&'a str>,
     /// The current directory, absolute.
     pub current_dir: &'a str,
+}
+
+impl Locations {
+    /// The persistent workspace of an agent: its own key, else (for the default agent) the defaults',
+    /// else a directory named after the profile or the agent.
+    pub fn agent_workspace(&self, config: &Config, agent: &AgentId) -> String {
+        let written = |at: Option<At<'_>>| {
+            let text = at?.node.as_str()?.trim().to_owned();
+            (!text.is_empty()).then(|| posix::resolve(&self.home, &expand_tilde(&text, &self.home)))
+        };
+        let own = written(config.agent(agent).and_then(|entry| entry.get("workspace")));
+        if let Some(own) = own {
+            return own;
+        }
+        if *agent != config.default_agent() {
+            return posix::join(&self.state_dir, &format!("workspace-{agent}"));
+        }
+        written(config.at(&["agents", "defaults", "workspace"])).unwrap_or_else(|| {
+            let name = match &self.profile {
+                Some(profile) => format!("workspace-{profile}"),
+                None => "workspace".to_owned(),
+            };
+            // From the home, not from the state directory: that is where the reference looks.
+            posix::join(&posix::join(&self.home, STATE_NAMES[0]), &name)
+        })
+    }
+
+    /// Where an agent's sessions are recorded; `session.store` may hold `{agentId}`.
+    pub fn session_store(&self, config: &Config, agent: &AgentId) -> String {
+        let store =
+            config.at(&["session", "store"]).and_then(|at| at.node.as_str().map(str::to_owned));
+        match store.filter(|store| !store.trim().is_empty()) {
+            Some(store) => {
+                let store = store.trim().replace("{agentId}", agent.as_str());
+                posix::resolve(&self.state_dir, &expand_tilde(&store, &self.home))
+            }
+            None => posix::join(&self.state_dir, &format!("agents/{agent}/sessions/sessions.json")),
+        }
+    }
 }
 
 const STATE_NAMES: [&str; 3] = [".openclaw", ".clawdbot", ".moldbot"];

@@ -5,11 +5,14 @@
 
 use super::include::ConfigFiles;
 use super::json5;
-use super::load::{self, Invalid, LoadError};
+use super::load::{self, Finding, Invalid, LoadError};
 use super::schema::{self, keys};
 use super::setting::{Layer, Origin, Setting};
 use super::tree::{At, FileId, Node};
 use crate::ids::AgentId;
+
+/// Stands for `clawpen.json` in the places of its values, which live beside those of the config.
+pub const FILE: FileId = FileId(u16::MAX);
 
 /// The loaded `clawpen.json`; empty if there is none.
 #[derive(Debug, Clone, Default)]
@@ -70,7 +73,11 @@ impl OwnConfig {
 /// Reads and checks the file.
 pub(super) fn load(path: &str, files: &impl ConfigFiles) -> Result<OwnConfig, LoadError> {
     let Some(text) = load::read(path, files)? else { return Ok(OwnConfig::default()) };
-    let invalid = |findings| {
+    let invalid = |mut findings: Vec<Finding>| {
+        // It is the only file of this report.
+        for place in findings.iter_mut().filter_map(|finding| finding.place.as_mut()) {
+            place.file = FileId(0);
+        }
         LoadError::Invalid(Invalid {
             file: path.to_owned(),
             files: vec![path.to_owned()],
@@ -78,8 +85,8 @@ pub(super) fn load(path: &str, files: &impl ConfigFiles) -> Result<OwnConfig, Lo
             warnings: Vec::new(),
         })
     };
-    let parsed = json5::parse(&text, FileId(0))
-        .map_err(|error| invalid(vec![load::parse_finding(&error, FileId(0))]))?;
+    let parsed = json5::parse(&text, FILE)
+        .map_err(|error| invalid(vec![load::parse_finding(&error, FILE)]))?;
     let issues = schema::check_against(&parsed.root, &keys::OWN);
     if issues.is_empty() {
         Ok(OwnConfig { root: Some(parsed.root), file: Some(path.to_owned()) })

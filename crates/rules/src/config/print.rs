@@ -70,7 +70,7 @@ fn close(depth: usize, bracket: char, text: &mut String) {
 
 /// Says whether a key holds a secret: by its name, and only if a text or number stands there (a
 /// reference to a secret is none).
-fn holds_secret(key: &str, node: &Node) -> bool {
+pub fn holds_secret(key: &str, node: &Node) -> bool {
     const ENDS: [&str; 8] = [
         "token",
         "secret",

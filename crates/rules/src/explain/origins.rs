@@ -206,7 +206,12 @@ impl Lines {
         self.0.push(OriginLine { key: key.to_owned(), value, origin });
     }
 
-    fn optional<T>(&mut self, key: &str, setting: Option<&Setting<T>>, show: impl Fn(&T) -> String) {
+    fn optional<T>(
+        &mut self,
+        key: &str,
+        setting: Option<&Setting<T>>,
+        show: impl Fn(&T) -> String,
+    ) {
         if let Some(setting) = setting {
             self.add(key, setting, show);
         }

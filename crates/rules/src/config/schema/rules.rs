@@ -6,8 +6,8 @@
 use super::{Issue, Problem};
 use crate::config::tree::{At, Node};
 use crate::mounts::{
-    NamespaceJoin, NetworkRefusal, ProfileKind, check_bind_entry, check_browser_network, check_network,
-    check_profile,
+    NamespaceJoin, NetworkRefusal, ProfileKind, check_bind_entry, check_browser_network,
+    check_network, check_profile,
 };
 
 /// `allow` and `alsoAllow` of one scope exclude each other, unless one of them is empty.
@@ -95,4 +95,3 @@ fn refuse(at: &At<'_>, key: &str, issues: &mut Vec<Issue>, judge: impl Fn(&str) 
         issues.push(Issue { key: value.key, place: value.node.place, problem });
     }
 }
-

@@ -1,0 +1,293 @@
+//! Answers `explain` and `why`: looks up the facts, asks the rules, shapes the answer.
+//!
+//! No engine, daemon or sandbox is touched: everything is read from files.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clawpen_rules::config::sandbox::Owner;
+use clawpen_rules::config::setting::{Layer, Origin};
+use clawpen_rules::explain::{self, Configs, ExplainError, Explanation, Facts, origins};
+use clawpen_rules::mounts::{Access, KnownPlaces};
+use clawpen_rules::session::{self, AgentMismatch, ExplainFlags, Session};
+use clawpen_rules::tool_policy::{self, AllowReason, Verdict};
+use clawpen_wire::explain as wire;
+
+use crate::config_store::Store;
+use crate::host_files::RealFiles;
+use crate::session_store;
+
+/// Where the reference's documentation of all this is.
+const DOCS_URL: &str = "https://docs.openclaw.ai/sandbox";
+
+/// Whom a question is about, and which channels are taken as registered.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Question<'a> {
+    pub agent: Option<&'a str>,
+    pub session: Option<&'a str>,
+    pub channels: &'a [String],
+}
+
+/// A question that could not be answered.
+#[derive(Debug, thiserror::Error)]
+pub enum QuestionError {
+    #[error(transparent)]
+    Mismatch(#[from] AgentMismatch),
+    #[error(transparent)]
+    Explain(#[from] ExplainError),
+}
+
+/// Explains a session under the config of `store`.
+pub fn explain(store: &Store, question: &Question<'_>) -> Result<Explanation, QuestionError> {
+    let config = &store.loaded.config;
+    let configs = Configs { config, own: &store.loaded.own };
+    let flags = ExplainFlags { agent: question.agent, session: question.session };
+    let session = session::resolve_for_explain(config, flags)?;
+    let facts = facts(store, configs, &session, question.channels)?;
+    Ok(explain::explain(configs, session, &facts, &RealFiles)?)
+}
+
+fn facts(
+    store: &Store,
+    configs: Configs<'_>,
+    session: &Session,
+    channels: &[String],
+) -> Result<Facts, ExplainError> {
+    let locations = &store.locations;
+    let agent_workspace = locations.agent_workspace(configs.config, session.agent());
+    let layout = explain::layout(configs, session, &locations.state_dir, &agent_workspace)?;
+    let record = locations.session_store(configs.config, session.agent());
+    let recorded = session
+        .key()
+        .map(|key| session_store::channels(std::path::Path::new(&record), key))
+        .unwrap_or_default();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(Facts {
+        state_dir: locations.state_dir.clone(),
+        owner: owner(layout.mounted()),
+        agent_workspace,
+        known_places: known_places(store),
+        recorded_channel: recorded.into_iter().next(),
+        channels: channels.to_vec(),
+        now_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
+/// The owner of a directory; of a missing one, whoever would make it: this process.
+fn owner(directory: &str) -> Option<Owner> {
+    let facts =
+        std::fs::metadata(directory).or_else(|_missing| std::fs::metadata("/proc/self")).ok()?;
+    Some(Owner { uid: facts.uid(), gid: facts.gid() })
+}
+
+/// The homes of this machine, and the files of ours that no sandbox may see.
+fn known_places(store: &Store) -> KnownPlaces {
+    let locations = &store.locations;
+    let mut homes = vec![locations.home.clone()];
+    homes.extend(std::env::home_dir().and_then(|home| home.into_os_string().into_string().ok()));
+    // Without the list the homes we do know still count.
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    homes.extend(users.lines().filter_map(|line| line.split(':').nth(5)).map(str::to_owned));
+    homes.retain(|home| home != "/" && std::path::Path::new(home).is_dir());
+    homes.sort();
+    homes.dedup();
+    let engine_socket = std::env::var("DOCKER_HOST").ok();
+    let engine_socket = engine_socket.as_deref().and_then(|host| host.strip_prefix("unix://"));
+    let mut guarded = vec![
+        locations.config.clone(),
+        locations.own_config.clone(),
+        format!("{}/.openclaw/exec-approvals.json", locations.home),
+    ];
+    guarded.extend(engine_socket.map(str::to_owned));
+    KnownPlaces { homes, guarded }
+}
+
+/// The answer in the shape that leaves us. `warnings` are the config's.
+pub fn to_wire(explanation: &Explanation, store: &Store, warnings: Vec<String>) -> wire::Explain {
+    let Explanation {
+        session,
+        sandbox,
+        placement: _,
+        policy,
+        layers: _,
+        elevated,
+        runtime: _,
+        unenforced: _,
+        ignored: _,
+    } = explanation;
+    let words = |list: Vec<&str>| list.into_iter().map(str::to_owned).collect();
+    let source = |source: &tool_policy::ListSource| wire::Source {
+        source: source.scope.as_str().to_owned(),
+        key: source.key.to_owned(),
+    };
+    wire::Explain {
+        docs_url: DOCS_URL.to_owned(),
+        agent_id: session.agent().to_string(),
+        session_key: session.key().map(ToString::to_string).unwrap_or_default(),
+        main_session_key: session.main_key().to_string(),
+        sandbox: wire::Sandbox {
+            mode: sandbox.mode.value.as_str().to_owned(),
+            scope: sandbox.scope.value.as_str().to_owned(),
+            per_session: sandbox.scope.value.as_str() == "session",
+            workspace_access: sandbox.workspace_access.value.as_str().to_owned(),
+            workspace_root: sandbox.workspace_root.value.clone(),
+            session_is_sandboxed: explanation.is_sandboxed(),
+            tools: wire::Tools {
+                allow: words(policy.allow_names()),
+                deny: words(policy.deny_names()),
+                sources: wire::Sources {
+                    allow: source(&policy.allow_source),
+                    deny: source(&policy.deny_source),
+                },
+            },
+        },
+        elevated: wire::Elevated {
+            enabled: elevated.enabled,
+            channel: elevated.channel.as_ref().map(|channel| channel.as_str().to_owned()),
+            allowed_by_config: elevated.allowed_by_config,
+            always_allowed_by_config: elevated.always_allowed_by_config,
+            allow_from: wire::AllowFrom {
+                global: elevated.allow_from_global.clone(),
+                agent: elevated.allow_from_agent.clone(),
+            },
+            failures: elevated
+                .failures
+                .iter()
+                .map(|failure| wire::Failure {
+                    gate: failure.gate().to_owned(),
+                    key: failure.key(),
+                })
+                .collect(),
+        },
+        fix_it: fix_it(explanation),
+        clawpen: own_findings(explanation, store, warnings),
+    }
+}
+
+/// The keys that change what is shown, in the reference's order.
+fn fix_it(explanation: &Explanation) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::new();
+    if explanation.sandbox.mode.value.as_str() != "off" {
+        keys.extend(
+            ["agents.defaults.sandbox.mode=off", "agents.list[].sandbox.mode=off"]
+                .map(str::to_owned),
+        );
+    }
+    for section in ["tools.sandbox.tools", "agents.list[].tools.sandbox.tools"] {
+        keys.extend(["allow", "alsoAllow", "deny"].map(|list| format!("{section}.{list}")));
+    }
+    keys.push("tools.elevated.enabled".to_owned());
+    let channel = explanation.elevated.channel.as_ref();
+    keys.extend(channel.map(|channel| format!("tools.elevated.allowFrom.{}", channel.as_str())));
+    keys
+}
+
+fn own_findings(
+    explanation: &Explanation,
+    store: &Store,
+    mut warnings: Vec<String>,
+) -> wire::Clawpen {
+    warnings.extend(explanation.layers.warnings().iter().map(ToString::to_string));
+    let ignored = explanation.ignored.iter();
+    warnings.extend(ignored.map(|origin| {
+        format!(
+            "`{}` has no effect: the sandbox is shared, so only the defaults shape it",
+            origin.key
+        )
+    }));
+    let mut refusals: Vec<String> =
+        explanation.unenforced.iter().map(ToString::to_string).collect();
+    match &explanation.runtime.spec {
+        Ok(spec) => {
+            warnings.extend(spec.open_doors().iter().map(ToString::to_string));
+            let kept_out = spec.kept_out().iter();
+            warnings.extend(
+                kept_out.map(|(name, reason)| format!("variable `{name}` stays outside: {reason}")),
+            );
+            let remarks = spec.env_remarks().iter();
+            warnings.extend(remarks.map(|(name, remark)| format!("variable `{name}`: {remark}")));
+        }
+        Err(refused) => refusals.push(refused.to_string()),
+    }
+    let origins = origins::lines(&explanation.sandbox).into_iter().map(|line| {
+        let origin = origin(&line.origin, line.value, store);
+        (line.key, origin)
+    });
+    let tools = tool_policy::decide_all(&explanation.layers)
+        .map(|(tool, verdict)| (tool.name().to_string(), tool_verdict(&verdict)));
+    wire::Clawpen {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        config_files: store.loaded.config.files().to_vec(),
+        state_dir: store.locations.state_dir.clone(),
+        backend: explanation.sandbox.backend.value.clone(),
+        placement: explanation.placement.to_string(),
+        runtime: explanation.is_sandboxed().then(|| runtime(explanation)),
+        refusals,
+        warnings,
+        origins: origins.collect(),
+        tools: tools.collect(),
+    }
+}
+
+fn runtime(explanation: &Explanation) -> wire::Runtime {
+    let runtime = &explanation.runtime;
+    let is_own = runtime.layout.mounted() == runtime.layout.agent();
+    let mounts = explanation.mount_table();
+    wire::Runtime {
+        scope_key: runtime.scope_key.as_str().to_owned(),
+        name: runtime.name.as_str().to_owned(),
+        workdir: runtime.layout.workdir().to_owned(),
+        config_hash: runtime.fingerprint.as_str().to_owned(),
+        workspace_source: if is_own { "agent" } else { "sandbox" }.to_owned(),
+        workspace_dir: runtime.layout.mounted().to_owned(),
+        mounts: mounts
+            .mounts()
+            .iter()
+            .map(|mount| wire::Mount {
+                host_root: mount.host_root.clone(),
+                container_root: mount.container_root.clone(),
+                writable: mount.access == Access::ReadWrite,
+                source: mount.source.as_str().to_owned(),
+            })
+            .collect(),
+    }
+}
+
+/// An origin in the shape that leaves us.
+pub fn origin(origin: &Origin, value: String, store: &Store) -> wire::Origin {
+    let layer = match origin.layer {
+        Layer::BuiltIn => "built-in",
+        Layer::Defaults => "defaults",
+        Layer::Agent => "agent",
+        Layer::Derived => "derived",
+    };
+    wire::Origin {
+        value,
+        layer: layer.to_owned(),
+        key: origin.key.clone(),
+        file: origin.place.and_then(|place| store.file(place.file).map(str::to_owned)),
+        line: origin.place.map(|place| place.line),
+        column: origin.place.map(|place| place.column),
+    }
+}
+
+/// A verdict in the shape that leaves us.
+pub fn tool_verdict(verdict: &Verdict<'_>) -> wire::ToolVerdict {
+    match verdict {
+        Verdict::Allowed(AllowReason::NoAllowList) => wire::ToolVerdict {
+            allowed: true,
+            layer: "none".to_owned(),
+            reason: "no list denies it and no layer has an allow list".to_owned(),
+        },
+        Verdict::Allowed(AllowReason::Listed { layer, entry }) => wire::ToolVerdict {
+            allowed: true,
+            layer: layer.label(),
+            reason: format!("allowed by `{}` in `{}`", entry.text, entry.origin.key),
+        },
+        Verdict::Blocked(block) => wire::ToolVerdict {
+            allowed: false,
+            layer: block.layer.label(),
+            reason: block.to_string(),
+        },
+    }
+}

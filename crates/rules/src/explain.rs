@@ -1,0 +1,240 @@
+//! All decisions for one session, put together for `explain` and `why`.
+//!
+//! Nothing is decided here: each answer comes from the function that also decides when a tool is
+//! called, so what is explained is what will happen. Facts about the machine come in as [`Facts`].
+
+pub mod origins;
+
+use crate::config::Config;
+use crate::config::fingerprint::{self, Fingerprint};
+use crate::config::own::OwnConfig;
+use crate::config::resolve::{ResolveError, ignored_by_shared_scope};
+use crate::config::sandbox::{Owner, SandboxConfig, Scope};
+use crate::config::setting::{Layer, Origin, Setting};
+use crate::container::{ContainerRefused, ContainerSpec, Identity, bind_policy};
+use crate::elevated::{self, Channel, ElevatedReport};
+use crate::enforcement::{self, Unenforced};
+use crate::environment::Filter;
+use crate::host_files::{FactError, HostFiles};
+use crate::mounts::{BindPolicy, KnownPlaces, MountTable};
+use crate::scope::{ContainerName, ScopeKey};
+use crate::session::{self, Placement, Session};
+use crate::tool_policy::subagent::{SpawnDepth, SubagentRole};
+use crate::tool_policy::{self, Compat, Layers, SandboxPolicy, ToolPlacement, chat::Chat};
+use crate::workspace::{Directories, Layout, OwnDirectory};
+
+/// What has been read.
+#[derive(Debug, Clone, Copy)]
+pub struct Configs<'a> {
+    pub config: &'a Config,
+    pub own: &'a OwnConfig,
+}
+
+/// What has been found out on the machine.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    pub state_dir: String,
+    pub agent_workspace: String,
+    /// Owner of the directory that is mounted at the workdir, or of whoever would make it.
+    pub owner: Option<Owner>,
+    pub known_places: KnownPlaces,
+    /// The channel that the session's record names.
+    pub recorded_channel: Option<String>,
+    /// Channels that exist here.
+    pub channels: Vec<String>,
+    pub now_ms: u64,
+}
+
+/// Everything that is in force for one session.
+#[derive(Debug, Clone)]
+pub struct Explanation {
+    pub session: Session,
+    pub sandbox: SandboxConfig,
+    pub placement: Placement,
+    pub policy: SandboxPolicy,
+    pub layers: Layers,
+    pub elevated: ElevatedReport,
+    /// The sandbox that a sandboxed session uses, or would use.
+    pub runtime: Runtime,
+    /// Keys that are set and would not be honoured, and unknown backends.
+    pub unenforced: Vec<Unenforced>,
+    /// Blocks that the agent wrote and that a shared sandbox ignores.
+    pub ignored: Vec<Origin>,
+}
+
+/// The sandbox of a session.
+#[derive(Debug, Clone)]
+pub struct Runtime {
+    pub scope_key: ScopeKey,
+    pub name: ContainerName,
+    pub layout: Layout,
+    pub fingerprint: Fingerprint,
+    /// The container, or why it may not be made.
+    pub spec: Result<ContainerSpec, ContainerRefused>,
+    pub bind_policy: BindPolicy,
+}
+
+/// A question that has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ExplainError {
+    #[error("the config has no meaning for this agent")]
+    Resolve(#[source] ResolveError),
+    #[error("a fact about this machine is missing")]
+    Fact(#[source] FactError),
+}
+
+/// Where the sandbox of a session would be mounted from; needed to look up [`Facts::owner`].
+pub fn layout(
+    configs: Configs<'_>,
+    session: &Session,
+    state_dir: &str,
+    agent_workspace: &str,
+) -> Result<Layout, ExplainError> {
+    let sandbox = SandboxConfig::resolve(configs.config, Some(session.agent()), state_dir)
+        .map_err(ExplainError::Resolve)?;
+    Ok(plan(&sandbox, session, agent_workspace))
+}
+
+/// Puts everything together.
+pub fn explain(
+    configs: Configs<'_>,
+    session: Session,
+    facts: &Facts,
+    files: &impl HostFiles,
+) -> Result<Explanation, ExplainError> {
+    let agent = session.agent().clone();
+    let mut sandbox = SandboxConfig::resolve(configs.config, Some(&agent), &facts.state_dir)
+        .map_err(ExplainError::Resolve)?;
+    let own = configs.own.resolve(&agent);
+    sandbox.backend = stronger(own.backend.clone(), sandbox.backend);
+    if let Some(owner) = facts.owner {
+        sandbox.docker.run_as_owner(owner);
+    }
+    let placement = session::decide(sandbox.mode.value, &session);
+    let registered: Vec<&str> = facts.channels.iter().map(String::as_str).collect();
+    let key = session.key().map_or("", |key| key.as_str());
+    let channel = Channel::of_session(facts.recorded_channel.as_deref(), key, &registered);
+    let layers = layers(configs, &session, &sandbox, &placement);
+    let filter = Filter::except_credentials().with_opt_in(own.env_allow.value);
+    let runtime = runtime(&session, &sandbox, &filter, facts, files)?;
+    let unenforced = enforcement::decide(configs.config, &agent, &sandbox.backend).err();
+    Ok(Explanation {
+        policy: SandboxPolicy::resolve(configs.config, &agent),
+        elevated: elevated::report(configs.config, &agent, channel),
+        unenforced: unenforced.unwrap_or_default(),
+        ignored: ignored_by_shared_scope(configs.config, &agent),
+        session,
+        sandbox,
+        placement,
+        layers,
+        runtime,
+    })
+}
+
+impl Explanation {
+    /// Says whether the session's tools run in a sandbox.
+    pub const fn is_sandboxed(&self) -> bool {
+        match self.placement {
+            Placement::Direct(_) => false,
+            Placement::Sandboxed(_) => true,
+        }
+    }
+
+    /// The host directories that the sandbox sees.
+    pub fn mount_table(&self) -> MountTable {
+        let layout = &self.runtime.layout;
+        let binds: Vec<&str> =
+            self.sandbox.docker.binds.iter().flatten().map(|bind| bind.value.trim()).collect();
+        MountTable::new(&crate::mounts::Layout {
+            workspace: layout.mounted(),
+            agent_workspace: layout.agent(),
+            access: layout.access(),
+            workdir: layout.workdir(),
+            binds: &binds,
+        })
+    }
+}
+
+/// The more specific layer wins; within one layer our own file does.
+fn stronger(own: Option<Setting<String>>, other: Setting<String>) -> Setting<String> {
+    match own {
+        Some(own)
+            if own.origin.layer >= other.origin.layer || other.origin.layer == Layer::BuiltIn =>
+        {
+            own
+        }
+        Some(_) | None => other,
+    }
+}
+
+fn layers(
+    configs: Configs<'_>,
+    session: &Session,
+    sandbox: &SandboxConfig,
+    placement: &Placement,
+) -> Layers {
+    let key = session.key().map_or("", |key| key.as_str());
+    let own = configs.own.resolve(session.agent());
+    let facts = tool_policy::Session {
+        placement: match placement {
+            Placement::Direct(_) => ToolPlacement::Host,
+            Placement::Sandboxed(_) => {
+                ToolPlacement::Sandbox { access: sandbox.workspace_access.clone() }
+            }
+        },
+        chat: Chat::of_session_key(key),
+        subagent: session
+            .key()
+            .filter(|key| key.is_subagent())
+            .and_then(|key| SpawnDepth::of_session_key(key.as_str()))
+            .map(|depth| SubagentRole::at_depth(configs.config, depth)),
+        compat: Compat { implicit_profile_widening: own.implicit_tool_grants.value },
+        ..tool_policy::Session::host(session.agent().clone())
+    };
+    Layers::resolve(configs.config, &facts)
+}
+
+fn plan(sandbox: &SandboxConfig, session: &Session, agent_workspace: &str) -> Layout {
+    let scope = sandbox.scope.value;
+    let own = match ScopeKey::new(scope, session).workspace_directory(scope) {
+        Some(name) => OwnDirectory::Named(name),
+        None => OwnDirectory::Shared,
+    };
+    Layout::plan(
+        sandbox.workspace_access.value,
+        &Directories {
+            root: sandbox.workspace_root.value.clone(),
+            own,
+            agent: agent_workspace.to_owned(),
+            workdir: sandbox.docker.workdir.value.clone(),
+        },
+    )
+}
+
+fn runtime(
+    session: &Session,
+    sandbox: &SandboxConfig,
+    filter: &Filter,
+    facts: &Facts,
+    files: &impl HostFiles,
+) -> Result<Runtime, ExplainError> {
+    let scope: Scope = sandbox.scope.value;
+    let scope_key = ScopeKey::new(scope, session);
+    let name = scope_key.container_name(scope, &sandbox.docker.container_prefix.value);
+    let layout = plan(sandbox, session, &facts.agent_workspace);
+    let directories =
+        fingerprint::Directories { workspace: layout.mounted(), agent_workspace: layout.agent() };
+    let fingerprint = Fingerprint::of_shell(sandbox, directories);
+    let bind_policy = bind_policy(&sandbox.docker, &layout, &facts.known_places, files)
+        .map_err(ExplainError::Fact)?;
+    let identity = Identity {
+        name: name.clone(),
+        scope: scope_key.clone(),
+        created_at_ms: facts.now_ms,
+        fingerprint: Some(fingerprint.clone()),
+    };
+    let spec = ContainerSpec::locked_down(identity, &layout, sandbox.docker.image.clone())
+        .configured(&sandbox.docker, filter)
+        .build(&bind_policy, files);
+    Ok(Runtime { scope_key, name, layout, fingerprint, spec, bind_policy })
+}
