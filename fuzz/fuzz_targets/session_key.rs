@@ -32,7 +32,8 @@ fuzz_target!(|text: &str| {
         assert_eq!(key.owner(session.agent()).is_none(), scope == Scope::Shared);
     }
 
-    let _ = session::resolve_for_explain(&config, ExplainFlags { agent: None, session: Some(text) });
+    let _ =
+        session::resolve_for_explain(&config, ExplainFlags { agent: None, session: Some(text) });
     let Some(key) = SessionKey::parse(text) else { return };
     let _ = (key.shape(), key.chat_type(), key.is_subagent(), key.subagent_depth());
     let _ = (key.is_cron(), key.is_cron_run(), key.is_acp(), key.thread_parent());

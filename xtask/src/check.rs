@@ -18,7 +18,9 @@ pub(crate) fn run() -> ExitCode {
 pub(crate) fn sources(steps: &mut Steps) {
     steps.run("format", || {
         need("fmt", "rustup component add rustfmt")?;
-        run_command(&mut cargo(&["fmt", "--all", "--check"]))
+        run_command(&mut cargo(&["fmt", "--all", "--check"]))?;
+        // A workspace of its own, so the line above does not see it.
+        run_command(&mut cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--", "--check"]))
     });
     steps.run("lints", || {
         need("clippy", "rustup component add clippy")?;

@@ -49,8 +49,7 @@ pub(crate) fn every_target(seconds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Checks what a fuzz build needs. Zero seconds would mean "for ever" to the fuzzer, so it is at
-/// least one.
+/// Makes sure of what a fuzz build needs.
 fn tool() -> Result<std::path::PathBuf> {
     if !works(Command::new("c++").arg("--version")) {
         bail!(
@@ -71,6 +70,7 @@ fn one_target(tool: &Path, target: &str, seconds: u64) -> Result<()> {
     if seeds.is_dir() {
         command.arg(&seeds);
     }
+    // Zero would mean "for ever".
     let time = format!("-max_total_time={}", seconds.max(1));
     command.args(["--", &time, "-rss_limit_mb=2048", "-timeout=10", "-verbosity=0"]);
     command.arg("-print_final_stats=1");
