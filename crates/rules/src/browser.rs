@@ -150,8 +150,8 @@ impl BrowserSpec {
         let container =
             ContainerSpec::locked_down(plan.identity, plan.layout, docker.image.clone())
                 .configured(&docker, plan.filter)
-                .label("openclaw.sandboxBrowser", "1".to_owned())
-                .label("openclaw.browserConfigEpoch", BROWSER_SECURITY_EPOCH.to_owned())
+                .label("openclaw.sandboxBrowser", "1")
+                .label("openclaw.browserConfigEpoch", BROWSER_SECURITY_EPOCH)
                 .build(policy, files)
                 .map_err(|refused| BrowserRefused::Container(Box::new(refused)))?;
         let (headless, enable_no_vnc) = (browser.headless.value, browser.enable_no_vnc.value);
