@@ -5,7 +5,7 @@
 use anyhow::{Context as _, Result};
 use clawpen_engine::host_files::RealFiles;
 use clawpen_rules::browser::{
-    self, BrowserDecision, BrowserPlan, BrowserSpec, BrowserTool, NetworkNeed, ViewerPassword,
+    self, BrowserDecision, BrowserPlan, BrowserSpec, NetworkNeed, ViewerPassword,
 };
 use clawpen_rules::config::sandbox::{Owner, SandboxConfig};
 use clawpen_rules::container::backend::{self, Backend};
@@ -14,6 +14,7 @@ use clawpen_rules::environment::Filter;
 use clawpen_rules::mounts::KnownPlaces;
 use clawpen_rules::scope::ScopeKey;
 use clawpen_rules::session::{self, Placement, Session};
+use clawpen_rules::tool_policy::{self, Layers, SandboxPolicy, Tool, Verdict};
 use clawpen_rules::workspace::{Directories, Layout, OwnDirectory};
 use serde_json::{Value, json};
 
@@ -63,8 +64,9 @@ pub(super) fn answer(input: &Value, world: &World) -> Result<Answer> {
     let known = KnownPlaces { homes: vec![world.get("HOME").to_owned()], guarded: Vec::new() };
     let mut first_use =
         FirstUse { facts: &input["docker"], calls: Vec::new(), sandbox, scope, layout, known };
-    let tool = browser_tool(&tree, session.agent())?;
-    let outcome = first_use.shell().and_then(|()| first_use.browser(tool));
+    let layers = Layers::of_sandbox(&SandboxPolicy::resolve(&tree, session.agent()));
+    let tool = tool_policy::decide(&layers, &Tool::core("browser"));
+    let outcome = first_use.shell().and_then(|()| first_use.browser(&tool));
     let calls = first_use.shown_calls();
     Ok(match outcome {
         Ok(browser) => {
@@ -76,18 +78,6 @@ pub(super) fn answer(input: &Value, world: &World) -> Result<Answer> {
 
 fn failed(error: &impl ToString, calls: &[Vec<String>]) -> Answer {
     Answer::Given(json!({ "error": error.to_string(), "calls": calls }))
-}
-
-/// TODO: ask the tool policy.
-fn browser_tool(
-    tree: &clawpen_rules::config::Config,
-    _agent: &clawpen_rules::ids::AgentId,
-) -> Result<BrowserTool> {
-    let listed = tree.at(&["tools", "sandbox", "tools", "alsoAllow"]).and_then(|at| at.strings());
-    Ok(match listed {
-        Some(list) if list.iter().any(|name| name == "browser") => BrowserTool::Allowed,
-        _ => BrowserTool::Denied,
-    })
 }
 
 fn owner(value: &Value) -> Option<Owner> {
@@ -131,7 +121,7 @@ impl FirstUse<'_> {
     }
 
     /// The browser's container, if the session gets one.
-    fn browser(&mut self, tool: BrowserTool) -> Result<Option<BrowserSpec>, String> {
+    fn browser(&mut self, tool: &Verdict<'_>) -> Result<Option<BrowserSpec>, String> {
         match browser::decide(&self.sandbox.browser, tool) {
             BrowserDecision::Start => {}
             BrowserDecision::NotEnabled(_) | BrowserDecision::ToolDenied => return Ok(None),
