@@ -16,14 +16,8 @@ use crate::container::{ContainerRefused, ContainerSpec, Identity};
 use crate::environment::Filter;
 use crate::host_files::HostFiles;
 use crate::mounts::{self, BindPolicy, NamespaceJoin, NetworkRefusal};
+use crate::tool_policy::Verdict;
 use crate::workspace::Layout;
-
-/// Whether the sandbox's tool policy allows the tool `browser`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BrowserTool {
-    Allowed,
-    Denied,
-}
 
 /// Whether a session gets a browser.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,15 +29,16 @@ pub enum BrowserDecision {
     ToolDenied,
 }
 
-/// Decides whether a sandbox gets a browser.
+/// Decides whether a sandbox gets a browser. `tool` is the sandbox policy's verdict on the tool
+/// `browser`.
 #[must_use]
-pub fn decide(browser: &BrowserConfig, tool: BrowserTool) -> BrowserDecision {
+pub fn decide(browser: &BrowserConfig, tool: &Verdict<'_>) -> BrowserDecision {
     if !browser.enabled.value {
         return BrowserDecision::NotEnabled(browser.enabled.origin.clone());
     }
     match tool {
-        BrowserTool::Allowed => BrowserDecision::Start,
-        BrowserTool::Denied => BrowserDecision::ToolDenied,
+        Verdict::Allowed(_) => BrowserDecision::Start,
+        Verdict::Blocked(_) => BrowserDecision::ToolDenied,
     }
 }
 
@@ -150,8 +145,8 @@ impl BrowserSpec {
         let container =
             ContainerSpec::locked_down(plan.identity, plan.layout, docker.image.clone())
                 .configured(&docker, plan.filter)
-                .label("openclaw.sandboxBrowser", "1".to_owned())
-                .label("openclaw.browserConfigEpoch", BROWSER_SECURITY_EPOCH.to_owned())
+                .label("openclaw.sandboxBrowser", "1")
+                .label("openclaw.browserConfigEpoch", BROWSER_SECURITY_EPOCH)
                 .build(policy, files)
                 .map_err(|refused| BrowserRefused::Container(Box::new(refused)))?;
         let (headless, enable_no_vnc) = (browser.headless.value, browser.enable_no_vnc.value);

@@ -9,6 +9,7 @@
 //! `docker create`; [`ContainerSpec::open_doors`] lists what it gives up compared with a locked
 //! container. One command in a container is in [`exec`]. Nothing here talks to an engine.
 
+pub mod backend;
 mod build;
 mod docker_args;
 pub mod exec;
@@ -43,7 +44,7 @@ pub struct Identity {
 pub struct ContainerSpec {
     identity: Identity,
     /// Besides the labels of the identity.
-    labels: Vec<(&'static str, String)>,
+    labels: Vec<(String, String)>,
     image: String,
     root: RootFilesystem,
     /// `path[:options]`.
@@ -63,6 +64,8 @@ pub struct ContainerSpec {
     workdir: String,
     mounts: Vec<WorkspaceMount>,
     binds: Vec<CheckedBind>,
+    /// Run once, after the first start.
+    setup: Option<String>,
 }
 
 /// Whether the image's own files can be written to.

@@ -59,7 +59,7 @@ pub struct ContainerBuilder<'a> {
     identity: Identity,
     layout: &'a Layout,
     image: Setting<String>,
-    labels: Vec<(&'static str, String)>,
+    labels: Vec<(String, String)>,
     root: RootFilesystem,
     tmpfs: Option<Setting<Vec<String>>>,
     network: Option<Setting<String>>,
@@ -74,6 +74,7 @@ pub struct ContainerBuilder<'a> {
     limits: Limits,
     ulimits: Vec<(String, Setting<Ulimit>)>,
     binds: Vec<Setting<String>>,
+    setup: Option<String>,
 }
 
 /// What the config allows binds to do in a sandbox with this layout.
@@ -121,6 +122,7 @@ impl<'a> ContainerBuilder<'a> {
             limits: Limits::default(),
             ulimits: Vec::new(),
             binds: Vec::new(),
+            setup: None,
         }
     }
 
@@ -146,6 +148,10 @@ impl<'a> ContainerBuilder<'a> {
             Some(user) => builder.user(user.clone()),
             None => builder,
         };
+        let builder = match &docker.setup_command {
+            Some(setup) => builder.setup(&setup.value),
+            None => builder,
+        };
         let builder = if docker.read_only_root.value { builder } else { builder.writable_root() };
         if is_set(docker.allow_container_namespace_join.as_ref()) {
             return builder.allow_namespace_join();
@@ -153,10 +159,12 @@ impl<'a> ContainerBuilder<'a> {
         builder
     }
 
-    /// Adds a label besides those of the identity.
+    /// Adds a label besides those of the identity; one without a name or value is passed over.
     #[must_use]
-    pub(crate) fn label(mut self, name: &'static str, value: String) -> Self {
-        self.labels.push((name, value));
+    pub fn label(mut self, name: &str, value: &str) -> Self {
+        if !name.is_empty() && !value.is_empty() {
+            self.labels.push((name.to_owned(), value.to_owned()));
+        }
         self
     }
 
@@ -251,6 +259,13 @@ impl<'a> ContainerBuilder<'a> {
         self
     }
 
+    /// Runs a script in it once it is started; a blank one counts as none.
+    #[must_use]
+    pub fn setup(mut self, script: &str) -> Self {
+        self.setup = (!script.trim().is_empty()).then(|| script.to_owned());
+        self
+    }
+
     /// Checks the whole and gives the spec. The first problem refuses it: binds in their order, then
     /// network and profiles, then the shape of everything else.
     pub fn build(
@@ -287,9 +302,12 @@ impl<'a> ContainerBuilder<'a> {
             workdir: self.layout.workdir().to_owned(),
             mounts: self.layout.mounts(),
             binds,
+            setup: self.setup,
         };
         // The last net: an argument that ends early could drop a flag's value.
-        match spec.docker_args().into_iter().find(|argument| argument.contains('\0')) {
+        let mut args =
+            spec.docker_args().into_iter().chain(spec.setup_args().into_iter().flatten());
+        match args.find(|argument| argument.contains('\0')) {
             Some(argument) => Err(refused(SpecProblem::Nul { argument }, None)),
             None => Ok(spec),
         }

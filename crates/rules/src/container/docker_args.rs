@@ -15,6 +15,13 @@ impl ContainerSpec {
         args
     }
 
+    /// The call that runs the setup script in the started container, if there is one.
+    pub fn setup_args(&self) -> Option<Vec<String>> {
+        let name = self.identity.name.as_str();
+        let setup = self.setup.as_deref()?;
+        Some(["exec", "-i", name, "/bin/sh", "-lc", setup].map(str::to_owned).into())
+    }
+
     /// `create` and the options that do not depend on what the container is for: all before the
     /// working directory and the mounts.
     pub fn option_args(&self) -> Vec<String> {

@@ -1,5 +1,380 @@
-//! Where these rows are answered differently on purpose.
+//! Where the rows about containers and commands in them are answered differently on purpose.
+
+mod asked;
+mod words;
+
+use asked::{Asked, strings};
+use serde_json::{Value, json};
 
 use crate::compat::Rule;
 
-pub(super) const RULES: &[Rule] = &[];
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "variable-names-that-hide-another",
+        category: "env",
+        applies: |input| keys(&input["env"]).any(|name| !is_plain_name(name)),
+        transform: env_names,
+    },
+    Rule {
+        name: "credentials-stay-out-of-commands",
+        category: "exec",
+        applies: |_| true,
+        transform: |_, expected| exec_env(expected),
+    },
+    Rule {
+        name: "credentials-stay-out-of-commands",
+        category: "create-args",
+        applies: |input| keys(&input["cfg"]["env"]).any(|name| !is_plain_name(name)),
+        transform: |_, mut expected| {
+            if let Some(args) = expected["argv"].as_array_mut() {
+                drop_env(args, "--env");
+            }
+            expected
+        },
+    },
+    Rule {
+        name: "binds-are-checked-in-full",
+        category: "create-args",
+        applies: |input| input["cfg"]["binds"].is_array(),
+        transform: create_args_binds,
+    },
+    Rule {
+        name: "words-an-engine-could-misread",
+        category: "create-args",
+        applies: |input| words::of_options(&input["cfg"]).is_some(),
+        transform: |input, expected| match words::of_options(&input["cfg"]) {
+            Some(word) if expected["error"].is_null() => json!({ "error": quoted(&word) }),
+            _ => expected,
+        },
+    },
+    no_session("flow"),
+    missing_image("flow"),
+    missing_image("browser"),
+    binds("flow"),
+    binds("browser"),
+    shell_words("flow"),
+    shell_words("browser"),
+    BROWSER_NETWORK,
+    BROWSER_WORDS,
+    writable_copy("flow"),
+    writable_copy("browser"),
+];
+
+/// A private copy is writable. Last, because it looks at calls that other rules leave.
+const fn writable_copy(category: &'static str) -> Rule {
+    Rule {
+        name: "workspace-none-is-writable",
+        category,
+        applies: |input| Asked::new(input).access() == "none",
+        transform: |_, mut expected| {
+            for call in expected["calls"].as_array_mut().into_iter().flatten() {
+                writable_workspace(call);
+            }
+            expected
+        },
+    }
+}
+
+/// The workspace is the first mount of a `create` call.
+fn writable_workspace(call: &mut Value) {
+    let Some(args) = call.as_array_mut().filter(|args| args.first() == Some(&json!("create")))
+    else {
+        return;
+    };
+    let Some(flag) = args.iter().position(|arg| arg == "-v") else { return };
+    if let Some(mount) = args[flag + 1].as_str().and_then(|mount| mount.strip_suffix(":ro")) {
+        args[flag + 1] = json!(mount);
+    }
+}
+
+/// A call without a session is sandboxed like any other that is not the main session. Knows
+/// configs that say nothing but the mode.
+const fn no_session(category: &'static str) -> Rule {
+    Rule {
+        name: "no-session-is-not-main",
+        category,
+        applies: |input| {
+            let agents = &input["config"]["agents"];
+            let sandbox = agents["defaults"]["sandbox"].as_object();
+            let is_plain = sandbox.is_some_and(|sandbox| sandbox.len() == 1)
+                && agents["list"].is_null()
+                && input["docker"].is_null();
+            let mode = Asked::new(input).own("mode").as_str().unwrap_or("off");
+            input["sessionKey"].as_str().is_some_and(|key| key.trim().is_empty())
+                && is_plain
+                && mode != "off"
+        },
+        transform: |input, _| plain_first_use(&input["workspaceOwner"]),
+    }
+}
+
+/// What a first use of the main agent's sandbox is recorded as, with nothing configured.
+fn plain_first_use(owner: &Value) -> Value {
+    let name = "openclaw-sbx-agent-main-f331f052";
+    let image = "openclaw-sandbox:bookworm-slim";
+    let copy = "${STATE_DIR}/sandboxes/agent-main-f331f052";
+    let user = format!("{}:{}", owner["uid"], owner["gid"]);
+    let mount = format!("{copy}:/workspace:ro");
+    let create = [
+        ["create", "--name", name].as_slice(),
+        &["--label", "openclaw.sandbox=1", "--label", "openclaw.sessionKey=agent:main"],
+        &["--label", "openclaw.createdAtMs=${NOW_MS}"],
+        &["--label", "openclaw.configHash=${CONFIG_HASH}"],
+        &["--read-only", "--tmpfs", "/tmp", "--tmpfs", "/var/tmp", "--tmpfs", "/run"],
+        &["--network", "none", "--user", &user],
+        &["--env", "LANG=C.UTF-8", "--env", "OPENCLAW_CLI=1"],
+        &["--cap-drop", "ALL", "--security-opt", "no-new-privileges"],
+        &["--workdir", "/workspace", "-v", &mount, image, "sleep", "infinity"],
+    ]
+    .concat();
+    json!({
+        "calls": [
+            ["inspect", "-f", "{{.State.Running}}", name],
+            ["image", "inspect", image],
+            create,
+            ["start", name],
+        ],
+        "context": {
+            "backendId": "docker", "containerName": name, "workspaceDir": copy,
+            "agentWorkspaceDir": "${AGENT_WORKSPACE}", "workspaceAccess": "none",
+            "containerWorkdir": "/workspace", "user": user, "browser": null,
+        },
+    })
+}
+
+/// A missing image is an error, the default one too: a bare system under its name is not it.
+const fn missing_image(category: &'static str) -> Rule {
+    Rule {
+        name: "a-missing-image-is-not-replaced",
+        category,
+        applies: |input| !input["docker"]["image"].is_null(),
+        transform: |_, expected| {
+            let Some(pull) = position(&expected, |call| call[0] == "pull") else { return expected };
+            let image = expected["calls"][pull - 1][2].as_str().map(quoted).unwrap_or_default();
+            stopped(expected, pull, &image)
+        },
+    }
+}
+
+/// Refusals of binds that the recorded release does not know; the rules are those of `validate`.
+const fn binds(category: &'static str) -> Rule {
+    Rule {
+        name: "binds-are-checked-in-full",
+        category,
+        applies: |_| true,
+        transform: |input, expected| {
+            let asked = Asked::new(input);
+            let shell = asked.joined("docker", "binds");
+            let browser = match (asked.of("browser", "binds").is_array(), &shell) {
+                (true, _) => asked.joined("browser", "binds"),
+                (false, shell) => shell.clone(),
+            };
+            let is_create = |call: &Value| call[0] == "create";
+            let is_browser = |call: &Value| is_create(call) && is_browser_call(call);
+            let expected = match refused_bind(&asked, &shell, &expected) {
+                Some(error) => stopped_before(expected, is_create, &error),
+                None => expected,
+            };
+            match refused_bind(&asked, &browser, &expected) {
+                Some(error) => stopped_before(expected, is_browser, &error),
+                None => expected,
+            }
+        },
+    }
+}
+
+fn refused_bind(asked: &Asked<'_>, binds: &[&str], expected: &Value) -> Option<String> {
+    if binds.iter().any(|bind| bind.trim().is_empty()) {
+        return Some(String::new());
+    }
+    let roots = ["${AGENT_WORKSPACE}"];
+    let external = asked.of("docker", "dangerouslyAllowExternalBindSources");
+    let cfg = json!({
+        "binds": binds, "allowedSourceRoots": roots, "allowSourcesOutsideAllowedRoots": external,
+    });
+    validate(&cfg, expected)
+}
+
+/// The refusal that `validate` rows get for these binds, if it is not the recorded one.
+fn validate(cfg: &Value, recorded: &Value) -> Option<String> {
+    let input = json!({ "cfg": cfg });
+    let before = match recorded["error"].as_str() {
+        Some(error) if error.contains("bind mount") => json!({ "error": error }),
+        _ => json!({ "ok": true }),
+    };
+    let mut after = before.clone();
+    for rule in super::validate::RULES.iter().filter(|rule| (rule.applies)(&input)) {
+        after = (rule.transform)(&input, after);
+    }
+    if after == before { None } else { after["error"].as_str().map(str::to_owned) }
+}
+
+fn create_args_binds(input: &Value, expected: Value) -> Value {
+    let mut cfg = json!({ "binds": input["cfg"]["binds"] });
+    for (ours, theirs) in [
+        ("allowedSourceRoots", "bindSourceRoots"),
+        ("allowSourcesOutsideAllowedRoots", "allowSourcesOutsideAllowedRoots"),
+    ] {
+        if !input[theirs].is_null() {
+            cfg[ours] = input[theirs].clone();
+        }
+    }
+    if let Some(error) = validate(&cfg, &expected) {
+        return json!({ "error": error });
+    }
+    if !expected["error"].is_null() {
+        return expected;
+    }
+    if strings(&input["cfg"]["binds"]).any(|bind| bind.trim().is_empty()) {
+        return json!({ "error": "a blank bind" });
+    }
+    trimmed_mounts(expected)
+}
+
+/// A padded bind means the same without its blanks.
+fn trimmed_mounts(mut expected: Value) -> Value {
+    let args = expected["argv"].as_array_mut().into_iter().flatten();
+    let mut is_mount = false;
+    for arg in args {
+        let text = arg.as_str().unwrap_or_default().to_owned();
+        if is_mount {
+            *arg = json!(text.trim());
+        }
+        is_mount = text == "-v";
+    }
+    expected
+}
+
+const fn shell_words(category: &'static str) -> Rule {
+    Rule {
+        name: "words-an-engine-could-misread",
+        category,
+        applies: |input| words::of_shell(&Asked::new(input)).is_some(),
+        transform: |input, expected| match words::of_shell(&Asked::new(input)) {
+            Some(word) => stopped_before(expected, |call| call[0] == "create", &quoted(&word)),
+            None => expected,
+        },
+    }
+}
+
+/// A browser that cannot publish its ports is refused before anything is made for it.
+const BROWSER_NETWORK: Rule = Rule {
+    name: "a-browser-needs-a-network",
+    category: "browser",
+    applies: |input| {
+        let asked = Asked::new(input);
+        let network = asked.text("browser", "network").unwrap_or_default().trim().to_lowercase();
+        network == "none" || network.starts_with("container:") || network.starts_with("ns:")
+    },
+    transform: |input, expected| {
+        let network = Asked::new(input).text("browser", "network").unwrap_or_default();
+        let Some(create) = position(&expected, is_browser_call) else { return expected };
+        let inspect = expected["calls"].as_array().into_iter().flatten().take(create);
+        let looks = |call: &Value| call[0] == "inspect";
+        let last = inspect.enumerate().filter(|(_, call)| looks(call)).last();
+        match last.map(|(index, _)| index) {
+            Some(index) => stopped(expected, index + 1, &quoted(network)),
+            None => expected,
+        }
+    },
+};
+
+const BROWSER_WORDS: Rule = Rule {
+    name: "words-an-engine-could-misread",
+    category: "browser",
+    applies: |input| words::of_browser(&Asked::new(input)).is_some(),
+    transform: |input, expected| match words::of_browser(&Asked::new(input)) {
+        Some(word) => stopped_before(expected, is_browser_call, &quoted(&word)),
+        None => expected,
+    },
+};
+
+/// A variable whose name holds a `=` or a control character would arrive under another name.
+fn env_names(input: &Value, mut expected: Value) -> Value {
+    let recorded: Vec<String> = strings(&expected["blocked"]).map(str::to_owned).collect();
+    let is_blocked =
+        |name: &&str| recorded.iter().any(|other| other == name) || !is_plain_name(name);
+    let blocked: Vec<&str> = keys(&input["env"]).map(str::trim).filter(is_blocked).collect();
+    if let Some(allowed) = expected["allowed"].as_object_mut() {
+        allowed.retain(|name, _| is_plain_name(name));
+    }
+    if let Some(warnings) = expected["warnings"].as_array_mut() {
+        let hidden = |text: &str| blocked.iter().any(|name| text.starts_with(&format!("{name}: ")));
+        warnings.retain(|warning| !warning.as_str().is_some_and(hidden));
+    }
+    expected["blocked"] = json!(blocked);
+    expected
+}
+
+/// What is kept out at creation is kept out of every command.
+fn exec_env(mut expected: Value) -> Value {
+    for call in expected["calls"].as_array_mut().into_iter().flatten() {
+        if let Some(args) = call.as_array_mut() {
+            drop_env(args, "-e");
+        }
+    }
+    expected
+}
+
+/// Drops the variables that may not enter, and the blanks around names that may.
+fn drop_env(args: &mut Vec<Value>, flag: &str) {
+    let mut kept = Vec::with_capacity(args.len());
+    let mut rest = std::mem::take(args).into_iter();
+    while let Some(arg) = rest.next() {
+        if arg != flag {
+            kept.push(arg);
+            continue;
+        }
+        let pair =
+            rest.next().and_then(|pair| pair.as_str().map(str::to_owned)).unwrap_or_default();
+        let (name, value) = pair.split_once('=').unwrap_or((&pair, ""));
+        let name = name.trim();
+        if is_plain_name(name) && !is_credential(name) && !value.contains('\0') && !name.is_empty()
+        {
+            kept.extend([arg, json!(format!("{name}={value}"))]);
+        }
+    }
+    *args = kept;
+}
+
+fn is_plain_name(name: &str) -> bool {
+    !name.trim().contains(|c: char| c == '=' || c.is_control())
+}
+
+fn is_credential(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    matches!(name.as_str(), "AWS_SECRET_ACCESS_KEY" | "AWS_SECRET_KEY")
+        || ["API_KEY", "TOKEN", "PASSWORD", "PRIVATE_KEY", "SECRET"]
+            .iter()
+            .any(|ending| name.ends_with(ending))
+}
+
+fn keys(object: &Value) -> impl Iterator<Item = &str> {
+    object.as_object().into_iter().flatten().map(|(name, _)| name.as_str())
+}
+
+fn is_browser_call(call: &Value) -> bool {
+    let args = call.as_array();
+    args.is_some_and(|args| args.contains(&json!("openclaw.sandboxBrowser=1")))
+}
+
+fn position(expected: &Value, is_meant: impl Fn(&Value) -> bool) -> Option<usize> {
+    expected["calls"].as_array()?.iter().position(is_meant)
+}
+
+/// The recorded calls up to the first of a kind, then our refusal; unchanged if there is none.
+fn stopped_before(expected: Value, is_meant: impl Fn(&Value) -> bool, error: &str) -> Value {
+    match position(&expected, is_meant) {
+        Some(index) => stopped(expected, index, error),
+        None => expected,
+    }
+}
+
+fn stopped(mut expected: Value, calls: usize, error: &str) -> Value {
+    let kept: Vec<Value> = expected["calls"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    json!({ "error": error, "calls": kept.into_iter().take(calls).collect::<Vec<_>>() })
+}
+
+fn quoted(word: &str) -> String {
+    format!("\"{word}\" is refused")
+}
