@@ -20,13 +20,16 @@ use crate::replay::Row;
 pub struct Rule {
     /// Its heading in `docs/compat.md`.
     pub name: &'static str,
-    /// The category of rows it may concern.
+    /// The category of rows it may concern, or [`ANY`].
     pub category: &'static str,
     /// Says whether it concerns a row with this input.
     pub applies: fn(input: &Value) -> bool,
     /// Gives the answer we mean to give. Receives the row's input and the recorded answer.
     pub transform: fn(input: &Value, expected: Value) -> Value,
 }
+
+/// Stands for every category.
+pub const ANY: &str = "*";
 
 /// Every rule of one corpus.
 pub fn rules(corpus: &str) -> Vec<&'static Rule> {
@@ -47,7 +50,8 @@ pub fn apply(corpus: &str, row: &Row) -> (Value, Vec<&'static str>) {
     let mut expected = row.expected.clone();
     let mut used = Vec::new();
     for rule in rules(corpus) {
-        if rule.category != row.category() || !(rule.applies)(&row.input) {
+        let concerns = rule.category == ANY || rule.category == row.category();
+        if !concerns || !(rule.applies)(&row.input) {
             continue;
         }
         let changed = (rule.transform)(&row.input, expected.clone());

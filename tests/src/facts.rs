@@ -73,6 +73,7 @@ fn without_examples(text: &str) -> String {
 fn words(text: &str, found: &mut Vec<String>) {
     let mut previous = "";
     let mut lists_values = false;
+    let text = commands(text, found);
     for written in text.split_whitespace() {
         let word = written.trim_matches(|c: char| matches!(c, '(' | ')' | ',' | ';' | '\'' | '`'));
         let word = word.trim_end_matches([':', '.']).trim_end_matches(')');
@@ -84,6 +85,19 @@ fn words(text: &str, found: &mut Vec<String>) {
         lists_values = (lists_values && !written.ends_with(')')) || written == "(allowed:";
         previous = word;
     }
+}
+
+/// Takes the commands out of a text: `openclaw` and the rest of its line is one fact.
+fn commands(text: &str, found: &mut Vec<String>) -> String {
+    let Some(start) =
+        text.find("openclaw ").filter(|&start| !text[..start].ends_with(['/', '.', '-']))
+    else {
+        return text.to_owned();
+    };
+    let line = text[start..].lines().next().unwrap_or_default();
+    words(&text[..start], found);
+    found.push(line.trim_end_matches(['.', ')', '`', ' ']).to_owned());
+    text[start + line.len()..].to_owned()
 }
 
 const TYPES: [&str; 11] = [
@@ -133,7 +147,13 @@ mod tests {
                     Set sandbox.docker.network=none at 1:39, run openclaw sandbox recreate --agent main";
         assert_eq!(
             facts(text),
-            ["/etc:/x", "/etc", "sandbox.docker.network=none", "1:39", "--agent"]
+            [
+                "/etc:/x",
+                "/etc",
+                "sandbox.docker.network=none",
+                "1:39",
+                "openclaw sandbox recreate --agent main"
+            ]
         );
     }
 

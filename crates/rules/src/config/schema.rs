@@ -203,7 +203,7 @@ impl fmt::Display for Problem {
                 f.write_str("needs a whole number (int), found a number with a fraction")
             }
             Self::IntegerTooBig => f.write_str("the int must be <=9007199254740991"),
-            Self::TextTooShort { least } => write!(f, "the text needs >={least} characters"),
+            Self::TextTooShort { least } => write!(f, "the string needs >={least} characters"),
             Self::AllowAndAlsoAllow { scope } => write!(
                 f,
                 "{scope} sets both allow and alsoAllow; move the alsoAllow entries into allow, or drop \

@@ -59,7 +59,7 @@ fn types_words_and_numbers() {
     check_one(
         &sandbox("backend: ''"),
         "agents.defaults.sandbox.backend",
-        "the text needs >=1 characters",
+        "the string needs >=1 characters",
     );
     check_one("{agents: {list: [{}]}}", "agents.list.0.id", "needs type string, found undefined");
 }
