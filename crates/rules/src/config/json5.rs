@@ -410,7 +410,12 @@ impl Reader<'_> {
         let mut digits = String::new();
         if first == '.' {
             digits.push('0');
-            self.fraction(&mut digits, true)?;
+            // Without digits before the point there must be some behind it.
+            if !matches!(self.peek(), Some('0'..='9')) {
+                let found = self.next();
+                return Err(self.misfit(found));
+            }
+            self.fraction(&mut digits);
         } else {
             digits.push(first);
             // A leading zero stands alone: `01` is no number.
@@ -419,7 +424,7 @@ impl Reader<'_> {
             }
             if self.peek() == Some('.') {
                 self.next();
-                self.fraction(&mut digits, false)?;
+                self.fraction(&mut digits);
             }
         }
         if matches!(self.peek(), Some('e' | 'E')) {
@@ -439,15 +444,10 @@ impl Reader<'_> {
         digits.parse().or(Ok(f64::NAN))
     }
 
-    fn fraction(&mut self, digits: &mut String, required: bool) -> Result<(), ParseError> {
+    fn fraction(&mut self, digits: &mut String) {
         digits.push('.');
-        if required && !matches!(self.peek(), Some('0'..='9')) {
-            let found = self.next();
-            return Err(self.misfit(found));
-        }
         self.digits(digits);
         digits.push('0');
-        Ok(())
     }
 
     fn digits(&mut self, digits: &mut String) {

@@ -395,23 +395,19 @@ pub fn nearest(written: &str, known: impl Iterator<Item = &'static str>) -> Opti
 /// Edit distance with swaps of neighbours counted once: `sanbdox` is one slip from `sandbox`.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for (i, row) in rows.iter_mut().enumerate() {
-        row[0] = i;
-    }
-    for j in 0..=b.len() {
-        rows[0][j] = j;
-    }
-    for i in 1..=a.len() {
-        for j in 1..=b.len() {
-            let change = usize::from(a[i - 1] != b[j - 1]);
-            let mut best =
-                (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + change);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
+    let first: Vec<usize> = (0..=b.len()).collect();
+    let mut rows = vec![first];
+    for (i, &from) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, &to) in b.iter().enumerate() {
+            let above = &rows[i];
+            let mut best = (above[j + 1] + 1).min(row[j] + 1).min(above[j] + usize::from(from != to));
+            if i > 0 && j > 0 && from == b[j - 1] && a[i - 1] == to {
+                best = best.min(rows[i - 1][j - 1] + 1);
             }
-            rows[i][j] = best;
+            row.push(best);
         }
+        rows.push(row);
     }
     rows[a.len()][b.len()]
 }
