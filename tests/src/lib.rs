@@ -6,4 +6,5 @@
 
 pub mod compat;
 pub mod facts;
+pub mod home;
 pub mod replay;

@@ -6,13 +6,13 @@ use super::Rule;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
-        name: "a shared sandbox belongs to no agent",
+        name: "a-shared-sandbox-belongs-to-no-agent",
         category: "container",
         applies: concerns_a_shared_sandbox,
         transform: without_agent_directory,
     },
     Rule {
-        name: "a shared sandbox belongs to no agent",
+        name: "a-shared-sandbox-belongs-to-no-agent",
         category: "browser",
         applies: concerns_a_shared_sandbox,
         transform: without_agent_directory,

@@ -401,7 +401,8 @@ fn distance(a: &str, b: &str) -> usize {
         let mut row = vec![i + 1];
         for (j, &to) in b.iter().enumerate() {
             let above = &rows[i];
-            let mut best = (above[j + 1] + 1).min(row[j] + 1).min(above[j] + usize::from(from != to));
+            let mut best =
+                (above[j + 1] + 1).min(row[j] + 1).min(above[j] + usize::from(from != to));
             if i > 0 && j > 0 && from == b[j - 1] && a[i - 1] == to {
                 best = best.min(rows[i - 1][j - 1] + 1);
             }

@@ -6,28 +6,17 @@ use crate::compat::Rule;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
-        name: "a new container starts a new life",
+        name: "a-new-container-starts-a-new-life",
         category: "lifecycle",
         applies: |input| input["registry"].is_object(),
         transform: |_, expected| made_anew(expected),
     },
     Rule {
-        name: "a damaged registry is found before docker is called",
+        name: "a-damaged-registry-is-found-before-docker-is-called",
         category: "lifecycle",
         applies: |input| input["registry"].as_str().is_some_and(is_damaged),
         transform: |_, mut expected| {
             expected["verbs"] = json!([]);
-            expected
-        },
-    },
-    Rule {
-        name: "tool lists are resolved apart",
-        category: "resolve",
-        applies: |_| true,
-        transform: |_, mut expected| {
-            if let Some(members) = expected.as_object_mut() {
-                members.remove("tools");
-            }
             expected
         },
     },

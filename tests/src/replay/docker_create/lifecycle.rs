@@ -14,9 +14,11 @@ use clawpen_rules::reuse::{
     self, Activity, Container, Mounts, Recreate, RecreateTarget, Registry, Reuse, SandboxKind,
     Seen, State, Wanted,
 };
+use clawpen_rules::scope::ScopeKey;
+use clawpen_rules::session::Session;
 use clawpen_rules::timestamp::Timestamp;
+use clawpen_rules::tool_policy::SandboxPolicy;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::replay::world::{NOW_MS, World};
 use crate::replay::{Answer, Row};
@@ -38,10 +40,17 @@ fn config(value: &Value) -> Result<Config> {
 
 fn resolve(input: &Value, world: &World) -> Result<Value> {
     let agent = input["agentId"].as_str().filter(|id| !id.is_empty()).map(AgentId::normalize);
-    let resolved =
-        SandboxConfig::resolve(&config(&input["config"])?, agent.as_ref(), world.get("STATE_DIR"));
+    let config = config(&input["config"])?;
+    let resolved = SandboxConfig::resolve(&config, agent.as_ref(), world.get("STATE_DIR"));
     Ok(match resolved {
-        Ok(sandbox) => shape::sandbox(&sandbox),
+        Ok(sandbox) => {
+            let mut shape = shape::sandbox(&sandbox);
+            // Without an agent no entry counts.
+            let agent = agent.unwrap_or_else(|| AgentId::normalize("nobody"));
+            let policy = SandboxPolicy::resolve(&config, &agent);
+            shape["tools"] = json!({ "allow": policy.allow_names(), "deny": policy.deny_names() });
+            shape
+        }
         Err(error) => json!({ "error": error.to_string() }),
     })
 }
@@ -55,18 +64,20 @@ fn lifecycle(input: &Value, world: &World) -> Result<Value> {
         config(&json!({"agents": {"defaults": {"sandbox": {"mode": "all", "scope": scope}}}}))?;
     let agent = AgentId::main();
     let sandbox = SandboxConfig::resolve(&config, Some(&agent), world.get("STATE_DIR"))?;
-    let (scope_key, name) = names(&sandbox);
+    let scope = sandbox.scope.value;
+    let scope_key = ScopeKey::new(scope, &Session::resolve(&config, "agent:main:main"));
+    let name = scope_key.container_name(scope, &sandbox.docker.container_prefix.value);
     let directories = Directories {
         workspace: &sandbox.workspace_root.value,
         agent_workspace: world.get("AGENT_WORKSPACE"),
     };
-    let target = match sandbox.scope.value {
-        Scope::Session => RecreateTarget::Session(scope_key.clone()),
+    let target = match scope {
+        Scope::Session => RecreateTarget::Session(scope_key.as_str().to_owned()),
         Scope::Agent => RecreateTarget::Agent(agent),
         Scope::Shared => RecreateTarget::All,
     };
     let wanted = Wanted {
-        name,
+        name: name.as_str().to_owned(),
         fingerprint: Fingerprint::of_shell(&sandbox, directories),
         recreate: Recreate { kind: SandboxKind::Shell, target },
     };
@@ -92,7 +103,7 @@ fn lifecycle(input: &Value, world: &World) -> Result<Value> {
         "message": message,
         "registry": {
             "entries": 1,
-            "sessionKey": scope_key,
+            "sessionKey": scope_key.as_str(),
             "image": image,
             "backendId": sandbox.backend.value,
             "hash": hash,
@@ -147,25 +158,6 @@ fn verbs(seen: &Seen, decision: &Reuse) -> Vec<&'static str> {
         Reuse::Keep | Reuse::KeepStale(_) | Reuse::Refuse(_) => &[],
     };
     [look, act].concat()
-}
-
-/// The scope key of the main session, and the container's name.
-fn names(sandbox: &SandboxConfig) -> (String, String) {
-    let (key, slug) = match sandbox.scope.value {
-        Scope::Shared => ("shared", None),
-        Scope::Agent => ("agent:main", Some("agent-main")),
-        Scope::Session => ("agent:main:main", Some("agent-main-main")),
-    };
-    let prefix = &sandbox.docker.container_prefix.value;
-    let name = match slug {
-        None => format!("{prefix}{key}"),
-        Some(slug) => {
-            let hash = Sha256::digest(key);
-            let hex: Vec<String> = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-            format!("{prefix}{slug}-{}", hex.concat())
-        }
-    };
-    (key.to_owned(), name)
 }
 
 fn prune(input: &Value) -> Result<Value> {
