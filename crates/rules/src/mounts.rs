@@ -31,6 +31,7 @@ pub use why::{Advice, Change, Why, why};
 
 use crate::host_files::{FactError, HostFiles, real_path};
 use crate::posix;
+use blocked::Hit;
 
 /// Where the reference mounts its own directories, whatever the configured workdir is.
 const RESERVED_TARGETS: [&str; 2] = ["/workspace", "/agent"];
@@ -202,7 +203,7 @@ fn check(bind: &str, policy: &BindPolicy, files: &impl HostFiles) -> Result<Chec
     }
     let readings = readings(spec.source);
     for source in &readings {
-        check_blocked(bind, source, policy)?;
+        check_blocked(bind, source, policy.blocklist.hit(source))?;
     }
     check_reserved(bind, spec.target, policy)?;
     for source in &readings {
@@ -214,8 +215,10 @@ fn check(bind: &str, policy: &BindPolicy, files: &impl HostFiles) -> Result<Chec
     let mut real_source = None;
     for source in followed {
         let real = real_path(files, source).map_err(unknown)?;
-        check_blocked(bind, &real, policy)?;
+        check_blocked(bind, &real, policy.blocklist.hit(&real))?;
         check_roots(bind, &real, policy)?;
+        check_blocked(bind, source, Blocklist::socket(source))?;
+        check_blocked(bind, &real, Blocklist::socket(&real))?;
         if source == posix::normalize(spec.source) {
             real_source = Some(real);
         }
@@ -248,8 +251,8 @@ fn readings(source: &str) -> Vec<String> {
     readings
 }
 
-fn check_blocked(bind: &str, source: &str, policy: &BindPolicy) -> Result<(), Refusal> {
-    match policy.blocklist.hit(source) {
+fn check_blocked(bind: &str, source: &str, hit: Option<Hit>) -> Result<(), Refusal> {
+    match hit {
         None => Ok(()),
         Some(hit) => Err(Refusal::Blocked {
             bind: bind.to_owned(),
