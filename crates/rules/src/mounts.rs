@@ -29,6 +29,8 @@ pub use refusal::{Refusal, Remedy};
 pub use table::{Access, Layout, Mount, MountSource, MountTable};
 pub use why::{Advice, Change, Why, why};
 
+use crate::config::sandbox::DockerConfig;
+use crate::config::setting::Setting;
 use crate::host_files::{FactError, HostFiles, real_path};
 use crate::posix;
 use blocked::Hit;
@@ -90,6 +92,27 @@ pub struct CheckedBind {
     real_source: String,
     target: String,
     access: Access,
+}
+
+impl BindPolicy {
+    /// The policy of a resolved config. `roots` are the directories that binds may come from: the
+    /// mounted workspace and the agent's own.
+    pub fn resolve(
+        docker: &DockerConfig,
+        roots: &[&str],
+        known: &KnownPlaces,
+        files: &impl HostFiles,
+    ) -> Result<Self, FactError> {
+        let sources = match &docker.allow_external_bind_sources {
+            Some(Setting { value: true, .. }) => Sources::Anywhere,
+            Some(_) | None => Sources::Below(Roots::resolve(roots, files)?),
+        };
+        let targets = match &docker.allow_reserved_container_targets {
+            Some(Setting { value: true, .. }) => Targets::Anywhere,
+            Some(_) | None => Targets::NotOver(ReservedTargets::new(&docker.workdir.value)),
+        };
+        Ok(Self { sources, targets, blocklist: Blocklist::resolve(known, files)? })
+    }
 }
 
 impl CheckedBind {

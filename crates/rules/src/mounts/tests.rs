@@ -1,6 +1,7 @@
 //! What attackers and slips put into binds, and what becomes of it.
 
 use super::*;
+use crate::config::setting::Origin;
 use crate::host_files::{Entry, EntryKind, FileTable};
 use proptest::prelude::*;
 
@@ -278,6 +279,62 @@ fn a_refusal_names_its_facts() {
          `/agent/x`); choose another target, or set \
          sandbox.docker.dangerouslyAllowReservedContainerTargets=true"
     );
+}
+
+fn setting<T>(value: T) -> Setting<T> {
+    Setting::new(value, Origin::built_in("key"))
+}
+
+fn docker() -> DockerConfig {
+    DockerConfig {
+        image: setting("image".into()),
+        container_prefix: setting("pen-".into()),
+        workdir: setting("/work".into()),
+        read_only_root: setting(true),
+        tmpfs: setting(vec![]),
+        network: setting("none".into()),
+        user: None,
+        cap_drop: setting(vec![]),
+        env: vec![],
+        setup_command: None,
+        pids_limit: None,
+        memory: None,
+        memory_swap: None,
+        cpus: None,
+        gpus: None,
+        ulimits: None,
+        seccomp_profile: Some(setting("/p.json".into())),
+        apparmor_profile: None,
+        dns: None,
+        extra_hosts: None,
+        binds: None,
+        allow_reserved_container_targets: None,
+        allow_external_bind_sources: Some(setting(false)),
+        allow_container_namespace_join: None,
+    }
+}
+
+#[test]
+fn a_config_opens_only_what_its_flags_say() {
+    let known = KnownPlaces { homes: vec!["/home/ann".into()], guarded: vec![] };
+    let resolve =
+        |docker: &DockerConfig| BindPolicy::resolve(docker, &["/ws"], &known, &machine()).unwrap();
+    assert_eq!(resolve(&docker()), strict());
+    let asked = Isolation {
+        network: Some("none"),
+        join: NamespaceJoin::Refused,
+        seccomp_profile: Some("/p.json"),
+        apparmor_profile: None,
+    };
+    assert_eq!(Isolation::of(&docker()), asked);
+    let opened = DockerConfig {
+        allow_reserved_container_targets: Some(setting(true)),
+        allow_external_bind_sources: Some(setting(true)),
+        allow_container_namespace_join: Some(setting(true)),
+        ..docker()
+    };
+    assert_eq!(resolve(&opened), open());
+    assert_eq!(Isolation::of(&opened), Isolation { join: NamespaceJoin::Allowed, ..asked });
 }
 
 #[test]
