@@ -63,7 +63,8 @@ pub(super) const RULES: &[Rule] = &[
             let also_allow = also_allow(input);
             for name in implied(input) {
                 let partner = if name == "apply_patch" { "write" } else { name };
-                let explicit = [name, partner].iter().any(|name| matches_any(&also_allow, name, None));
+                let explicit =
+                    [name, partner].iter().any(|name| matches_any(&also_allow, name, None));
                 if !explicit {
                     block(&mut expected, name, &format!("tools.profile ({profile})"));
                 }
