@@ -87,8 +87,8 @@ pub enum ExecRefused {
     #[error("{0}")]
     Elevated(String),
     #[error(
-        "this session's commands run in the {configured}, not on the {requested}; \
-         only tools.exec.host={requested} in the config changes that"
+        "this session's commands do not run on the {requested}: tools.exec.host={configured} is in \
+         force, and only tools.exec.host={requested} would change that"
     )]
     OtherHost { requested: ExecHost, configured: ExecHost },
 }

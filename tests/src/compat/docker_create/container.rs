@@ -1,6 +1,7 @@
 //! Where the rows about containers and commands in them are answered differently on purpose.
 
 mod asked;
+mod names;
 mod words;
 
 use asked::{Asked, strings};
@@ -47,7 +48,28 @@ pub(super) const RULES: &[Rule] = &[
             _ => expected,
         },
     },
+    Rule {
+        name: "blanks-around-values-count-for-nothing",
+        category: "create-args",
+        applies: |_| true,
+        transform: |_, mut expected| {
+            if let Some(argv) = expected.get_mut("argv") {
+                tidy(argv);
+            }
+            expected
+        },
+    },
     no_session("flow"),
+    names::owner("flow"),
+    names::owner("browser"),
+    names::reserved("flow"),
+    names::reserved("browser"),
+    names::long("flow"),
+    names::long("browser"),
+    odd_variables("flow"),
+    odd_variables("browser"),
+    blanks("flow"),
+    blanks("browser"),
     missing_image("flow"),
     missing_image("browser"),
     binds("flow"),
@@ -187,6 +209,16 @@ fn refused_bind(asked: &Asked<'_>, binds: &[&str], expected: &Value) -> Option<S
     if binds.iter().any(|bind| bind.trim().is_empty()) {
         return Some(String::new());
     }
+    // What is mounted at a workdir of the user's choice must not be hidden either.
+    let workdir = asked.workdir();
+    let hides = |bind: &&&str| {
+        let target = bind.split(':').nth(1).unwrap_or_default();
+        target.strip_prefix(workdir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let may_hide = asked.of("docker", "dangerouslyAllowReservedContainerTargets") == &json!(true);
+    if let Some(bind) = binds.iter().find(hides).filter(|_| !may_hide && workdir != "/workspace") {
+        return Some(quoted(bind));
+    }
     let roots = ["${AGENT_WORKSPACE}"];
     let external = asked.of("docker", "dangerouslyAllowExternalBindSources");
     let cfg = json!({
@@ -227,20 +259,6 @@ fn create_args_binds(input: &Value, expected: Value) -> Value {
     }
     if strings(&input["cfg"]["binds"]).any(|bind| bind.trim().is_empty()) {
         return json!({ "error": "a blank bind" });
-    }
-    trimmed_mounts(expected)
-}
-
-/// A padded bind means the same without its blanks.
-fn trimmed_mounts(mut expected: Value) -> Value {
-    let args = expected["argv"].as_array_mut().into_iter().flatten();
-    let mut is_mount = false;
-    for arg in args {
-        let text = arg.as_str().unwrap_or_default().to_owned();
-        if is_mount {
-            *arg = json!(text.trim());
-        }
-        is_mount = text == "-v";
     }
     expected
 }
@@ -314,6 +332,77 @@ fn exec_env(mut expected: Value) -> Value {
         }
     }
     expected
+}
+
+/// The same at creation, for names that hide another; the recorded release filters the rest.
+const fn odd_variables(category: &'static str) -> Rule {
+    Rule {
+        name: "variable-names-that-hide-another",
+        category,
+        applies: |input| {
+            let asked = Asked::new(input);
+            let odd = |layer: &Value| keys(layer).any(|name| !is_plain_name(name));
+            asked.layers("docker", "env").into_iter().any(odd)
+        },
+        transform: |_, mut expected| {
+            for call in expected["calls"].as_array_mut().into_iter().flatten() {
+                if let Some(args) = call.as_array_mut() {
+                    drop_env(args, "--env");
+                }
+            }
+            expected
+        },
+    }
+}
+
+/// Blanks around a value mean nothing, and a blank value means none.
+const fn blanks(category: &'static str) -> Rule {
+    Rule {
+        name: "blanks-around-values-count-for-nothing",
+        category,
+        applies: |_| true,
+        transform: |_, mut expected| {
+            for call in expected["calls"].as_array_mut().into_iter().flatten() {
+                tidy(call);
+            }
+            if let Some(user) = expected["context"]["user"].as_str().map(str::trim) {
+                expected["context"]["user"] =
+                    if user.is_empty() { Value::Null } else { json!(user) };
+            }
+            expected
+        },
+    }
+}
+
+/// Trims the values of a `create` call that may be padded; drops a flag whose value is blank.
+fn tidy(call: &mut Value) {
+    let Some(args) = call.as_array_mut().filter(|args| args.first() == Some(&json!("create")))
+    else {
+        return;
+    };
+    let mut kept: Vec<Value> = Vec::with_capacity(args.len());
+    for arg in std::mem::take(args) {
+        let text = arg.as_str().unwrap_or_default();
+        let trimmed = match kept.last().and_then(Value::as_str) {
+            Some("--user" | "-v") => text.trim().to_owned(),
+            Some("--network") if text.trim().is_empty() => String::new(),
+            Some("--ulimit" | "--security-opt") => match text.split_once('=') {
+                Some((_, value)) if value.trim().is_empty() => String::new(),
+                Some((name, value)) => format!("{}={}", name.trim(), value.trim()),
+                None => text.to_owned(),
+            },
+            Some(_) | None => {
+                kept.push(arg);
+                continue;
+            }
+        };
+        if trimmed.is_empty() {
+            kept.pop();
+        } else {
+            kept.push(json!(trimmed));
+        }
+    }
+    *args = kept;
 }
 
 /// Drops the variables that may not enter, and the blanks around names that may.
