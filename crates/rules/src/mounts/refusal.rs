@@ -188,7 +188,7 @@ impl fmt::Display for Refusal {
                 "bind `{bind}` leads to `{source}`, which lies in none of the directories that may be \
                  bound ({}); move it there, or set \
                  sandbox.docker.dangerouslyAllowExternalBindSources=true",
-                roots.join(", ")
+                if roots.is_empty() { "none".to_owned() } else { roots.join(", ") }
             ),
             Self::SourceUnknown { bind, problem } => {
                 write!(f, "bind `{bind}` cannot be judged: {problem}")
