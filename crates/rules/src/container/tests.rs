@@ -80,9 +80,9 @@ fn a_configured_value_cannot_become_an_option_or_another_path() {
     refuse("{dns: ['1.1.1.1\\0']}", "`1.1.1.1\0` holds a NUL", "");
     refuse("{setupCommand: 'a\\0b'}", "`a\0b` holds a NUL", "");
     refuse("{containerPrefix: '-v'}", "container name `-v", "");
-    refuse("{workdir: 'relative'}", "workdir `relative`", "");
-    refuse("{workdir: '/'}", "workdir `/`", "");
-    refuse("{workdir: '/workspace:rw'}", "workdir `/workspace:rw`", "");
+    refuse("{workdir: 'relative'}", "workdir `relative`", "workdir");
+    refuse("{workdir: '/'}", "workdir `/`", "workdir");
+    refuse("{workdir: '/workspace:rw'}", "workdir `/workspace:rw`", "workdir");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod asked;
 mod names;
+mod variables;
 mod words;
 
 use asked::{Asked, strings};
@@ -10,29 +11,9 @@ use serde_json::{Value, json};
 use crate::compat::Rule;
 
 pub(super) const RULES: &[Rule] = &[
-    Rule {
-        name: "variable-names-that-hide-another",
-        category: "env",
-        applies: |input| keys(&input["env"]).any(|name| !is_plain_name(name)),
-        transform: env_names,
-    },
-    Rule {
-        name: "credentials-stay-out-of-commands",
-        category: "exec",
-        applies: |_| true,
-        transform: |_, expected| exec_env(expected),
-    },
-    Rule {
-        name: "credentials-stay-out-of-commands",
-        category: "create-args",
-        applies: |input| keys(&input["cfg"]["env"]).any(|name| !is_plain_name(name)),
-        transform: |_, mut expected| {
-            if let Some(args) = expected["argv"].as_array_mut() {
-                drop_env(args, "--env");
-            }
-            expected
-        },
-    },
+    variables::NAMES,
+    variables::COMMANDS,
+    variables::OPTIONS,
     Rule {
         name: "binds-are-checked-in-full",
         category: "create-args",
@@ -66,8 +47,8 @@ pub(super) const RULES: &[Rule] = &[
     names::reserved("browser"),
     names::long("flow"),
     names::long("browser"),
-    odd_variables("flow"),
-    odd_variables("browser"),
+    variables::of_first_use("flow"),
+    variables::of_first_use("browser"),
     blanks("flow"),
     blanks("browser"),
     missing_image("flow"),
@@ -307,54 +288,6 @@ const BROWSER_WORDS: Rule = Rule {
     },
 };
 
-/// A variable whose name holds a `=` or a control character would arrive under another name.
-fn env_names(input: &Value, mut expected: Value) -> Value {
-    let recorded: Vec<String> = strings(&expected["blocked"]).map(str::to_owned).collect();
-    let is_blocked =
-        |name: &&str| recorded.iter().any(|other| other == name) || !is_plain_name(name);
-    let blocked: Vec<&str> = keys(&input["env"]).map(str::trim).filter(is_blocked).collect();
-    if let Some(allowed) = expected["allowed"].as_object_mut() {
-        allowed.retain(|name, _| is_plain_name(name));
-    }
-    if let Some(warnings) = expected["warnings"].as_array_mut() {
-        let hidden = |text: &str| blocked.iter().any(|name| text.starts_with(&format!("{name}: ")));
-        warnings.retain(|warning| !warning.as_str().is_some_and(hidden));
-    }
-    expected["blocked"] = json!(blocked);
-    expected
-}
-
-/// What is kept out at creation is kept out of every command.
-fn exec_env(mut expected: Value) -> Value {
-    for call in expected["calls"].as_array_mut().into_iter().flatten() {
-        if let Some(args) = call.as_array_mut() {
-            drop_env(args, "-e");
-        }
-    }
-    expected
-}
-
-/// The same at creation, for names that hide another; the recorded release filters the rest.
-const fn odd_variables(category: &'static str) -> Rule {
-    Rule {
-        name: "variable-names-that-hide-another",
-        category,
-        applies: |input| {
-            let asked = Asked::new(input);
-            let odd = |layer: &Value| keys(layer).any(|name| !is_plain_name(name));
-            asked.layers("docker", "env").into_iter().any(odd)
-        },
-        transform: |_, mut expected| {
-            for call in expected["calls"].as_array_mut().into_iter().flatten() {
-                if let Some(args) = call.as_array_mut() {
-                    drop_env(args, "--env");
-                }
-            }
-            expected
-        },
-    }
-}
-
 /// Blanks around a value mean nothing, and a blank value means none.
 const fn blanks(category: &'static str) -> Rule {
     Rule {
@@ -403,43 +336,6 @@ fn tidy(call: &mut Value) {
         }
     }
     *args = kept;
-}
-
-/// Drops the variables that may not enter, and the blanks around names that may.
-fn drop_env(args: &mut Vec<Value>, flag: &str) {
-    let mut kept = Vec::with_capacity(args.len());
-    let mut rest = std::mem::take(args).into_iter();
-    while let Some(arg) = rest.next() {
-        if arg != flag {
-            kept.push(arg);
-            continue;
-        }
-        let pair =
-            rest.next().and_then(|pair| pair.as_str().map(str::to_owned)).unwrap_or_default();
-        let (name, value) = pair.split_once('=').unwrap_or((&pair, ""));
-        let name = name.trim();
-        if is_plain_name(name) && !is_credential(name) && !value.contains('\0') && !name.is_empty()
-        {
-            kept.extend([arg, json!(format!("{name}={value}"))]);
-        }
-    }
-    *args = kept;
-}
-
-fn is_plain_name(name: &str) -> bool {
-    !name.trim().contains(|c: char| c == '=' || c.is_control())
-}
-
-fn is_credential(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    matches!(name.as_str(), "AWS_SECRET_ACCESS_KEY" | "AWS_SECRET_KEY")
-        || ["API_KEY", "TOKEN", "PASSWORD", "PRIVATE_KEY", "SECRET"]
-            .iter()
-            .any(|ending| name.ends_with(ending))
-}
-
-fn keys(object: &Value) -> impl Iterator<Item = &str> {
-    object.as_object().into_iter().flatten().map(|(name, _)| name.as_str())
 }
 
 fn is_browser_call(call: &Value) -> bool {

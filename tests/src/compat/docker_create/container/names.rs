@@ -116,6 +116,6 @@ fn slug(key: &str) -> String {
 
 fn hash(text: &str, digits: usize) -> String {
     let digest = Sha256::digest(text.as_bytes());
-    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = digest.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
     hex.chars().take(digits).collect()
 }
