@@ -16,16 +16,19 @@ pub(super) const COMMANDS: Rule = Rule {
     name: "credentials-stay-out-of-commands",
     category: "exec",
     applies: |_| true,
-    transform: |_, expected| without_variables(expected, "-e"),
+    transform: |input, expected| {
+        let layers = [&input["sandboxEnv"], &input["tool"]["env"]];
+        without_variables(expected, "-e", &layers)
+    },
 };
 
 pub(super) const OPTIONS: Rule = Rule {
     name: "variable-names-that-hide-another",
     category: "create-args",
     applies: |input| has_odd_name(&input["cfg"]["env"]),
-    transform: |_, mut expected| {
+    transform: |input, mut expected| {
         if let Some(args) = expected["argv"].as_array_mut() {
-            drop_env(args, "--env");
+            drop_env(args, "--env", &[&input["cfg"]["env"]]);
         }
         expected
     },
@@ -48,11 +51,11 @@ fn env_names(input: &Value, mut expected: Value) -> Value {
     expected
 }
 
-/// Filters the variables of every call.
-fn without_variables(mut expected: Value, flag: &str) -> Value {
+/// Filters the variables of every call; `layers` are the objects that set them.
+fn without_variables(mut expected: Value, flag: &str, layers: &[&Value]) -> Value {
     for call in expected["calls"].as_array_mut().into_iter().flatten() {
         if let Some(args) = call.as_array_mut() {
-            drop_env(args, flag);
+            drop_env(args, flag, layers);
         }
     }
     expected
@@ -68,12 +71,21 @@ pub(super) const fn of_first_use(category: &'static str) -> Rule {
         name: "variable-names-that-hide-another",
         category,
         applies: |input| Asked::new(input).layers("docker", "env").into_iter().any(has_odd_name),
-        transform: |_, expected| without_variables(expected, "--env"),
+        transform: |input, expected| {
+            let layers = Asked::new(input).layers("docker", "env");
+            without_variables(expected, "--env", &layers)
+        },
     }
 }
 
 /// Drops the variables that may not enter, and the blanks around names that may.
-fn drop_env(args: &mut Vec<Value>, flag: &str) {
+fn drop_env(args: &mut Vec<Value>, flag: &str, layers: &[&Value]) {
+    let odd: Vec<String> = layers
+        .iter()
+        .flat_map(|layer| keys(layer))
+        .filter(|name| !is_plain_name(name))
+        .map(|name| format!("{name}="))
+        .collect();
     let mut kept = Vec::with_capacity(args.len());
     let mut rest = std::mem::take(args).into_iter();
     while let Some(arg) = rest.next() {
@@ -85,8 +97,8 @@ fn drop_env(args: &mut Vec<Value>, flag: &str) {
             rest.next().and_then(|pair| pair.as_str().map(str::to_owned)).unwrap_or_default();
         let (name, value) = pair.split_once('=').unwrap_or((&pair, ""));
         let name = name.trim();
-        if is_plain_name(name) && !is_credential(name) && !value.contains('\0') && !name.is_empty()
-        {
+        let hides = odd.iter().any(|odd| pair.trim_start().starts_with(odd.trim_start()));
+        if !hides && !is_credential(name) && !value.contains('\0') && !name.is_empty() {
             kept.extend([arg, json!(format!("{name}={value}"))]);
         }
     }
