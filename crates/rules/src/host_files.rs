@@ -73,7 +73,7 @@ pub fn real_path(files: &impl HostFiles, path: &str) -> Result<String, FactError
     let mut followed = 0;
     while let Some(name) = left.pop() {
         if name == ".." {
-            done = posix::parent(&done).to_owned();
+            done.truncate(posix::parent(&done).len());
             continue;
         }
         let here = posix::join(&done, &name);

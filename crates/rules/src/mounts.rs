@@ -29,8 +29,11 @@ pub use refusal::{Refusal, Remedy};
 pub use table::{Access, Layout, Mount, MountSource, MountTable};
 pub use why::{Advice, Change, Why, why};
 
+use crate::config::sandbox::DockerConfig;
+use crate::config::setting::Setting;
 use crate::host_files::{FactError, HostFiles, real_path};
 use crate::posix;
+use blocked::Hit;
 
 /// Where the reference mounts its own directories, whatever the configured workdir is.
 const RESERVED_TARGETS: [&str; 2] = ["/workspace", "/agent"];
@@ -89,6 +92,27 @@ pub struct CheckedBind {
     real_source: String,
     target: String,
     access: Access,
+}
+
+impl BindPolicy {
+    /// The policy of a resolved config. `roots` are the directories that binds may come from: the
+    /// mounted workspace and the agent's own.
+    pub fn resolve(
+        docker: &DockerConfig,
+        roots: &[&str],
+        known: &KnownPlaces,
+        files: &impl HostFiles,
+    ) -> Result<Self, FactError> {
+        let sources = match &docker.allow_external_bind_sources {
+            Some(Setting { value: true, .. }) => Sources::Anywhere,
+            Some(_) | None => Sources::Below(Roots::resolve(roots, files)?),
+        };
+        let targets = match &docker.allow_reserved_container_targets {
+            Some(Setting { value: true, .. }) => Targets::Anywhere,
+            Some(_) | None => Targets::NotOver(ReservedTargets::new(&docker.workdir.value)),
+        };
+        Ok(Self { sources, targets, blocklist: Blocklist::resolve(known, files)? })
+    }
 }
 
 impl CheckedBind {
@@ -202,7 +226,7 @@ fn check(bind: &str, policy: &BindPolicy, files: &impl HostFiles) -> Result<Chec
     }
     let readings = readings(spec.source);
     for source in &readings {
-        check_blocked(bind, source, policy)?;
+        check_blocked(bind, source, policy.blocklist.hit(source))?;
     }
     check_reserved(bind, spec.target, policy)?;
     for source in &readings {
@@ -214,8 +238,10 @@ fn check(bind: &str, policy: &BindPolicy, files: &impl HostFiles) -> Result<Chec
     let mut real_source = None;
     for source in followed {
         let real = real_path(files, source).map_err(unknown)?;
-        check_blocked(bind, &real, policy)?;
+        check_blocked(bind, &real, policy.blocklist.hit(&real))?;
         check_roots(bind, &real, policy)?;
+        check_blocked(bind, source, Blocklist::socket(source))?;
+        check_blocked(bind, &real, Blocklist::socket(&real))?;
         if source == posix::normalize(spec.source) {
             real_source = Some(real);
         }
@@ -248,8 +274,8 @@ fn readings(source: &str) -> Vec<String> {
     readings
 }
 
-fn check_blocked(bind: &str, source: &str, policy: &BindPolicy) -> Result<(), Refusal> {
-    match policy.blocklist.hit(source) {
+fn check_blocked(bind: &str, source: &str, hit: Option<Hit>) -> Result<(), Refusal> {
+    match hit {
         None => Ok(()),
         Some(hit) => Err(Refusal::Blocked {
             bind: bind.to_owned(),

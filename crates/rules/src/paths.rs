@@ -109,10 +109,9 @@ pub fn resolve(
     // Blanks around a path in the sandbox, and backslashes in it, are slips of the model.
     let in_sandbox = query.input.replace('\\', "/");
     let in_sandbox = in_sandbox.trim();
-    if in_sandbox.starts_with('/') {
-        if let Some(found) = in_container(table, &posix::normalize(in_sandbox)) {
-            return Ok(found);
-        }
+    let absolute = in_sandbox.starts_with('/').then(|| posix::normalize(in_sandbox));
+    if let Some(found) = absolute.and_then(|path| in_container(table, &path)) {
+        return Ok(found);
     }
     input::check(query.input).map_err(|problem| escape(EscapeReason::BadInput(problem)))?;
     let path = input::expand(query.input, query.home);
@@ -159,7 +158,12 @@ fn on_host(
     let mut holders = Vec::new();
     for mount in table.mounts() {
         let real_root = lead(files, &mount.host_root)?;
-        let Some(rest) = posix::relative(&real_root, &real) else { continue };
+        let rest = match posix::relative(&real_root, &real) {
+            Some(rest) => rest,
+            // A mounted directory may be a link itself; its own name still means it.
+            None if path == mount.host_root => "",
+            None => continue,
+        };
         // Inside by its own text too: keep the names as given.
         let rest = posix::relative(&mount.host_root, path).unwrap_or(rest);
         holders.push((real_root.len(), mount, rest.to_owned()));

@@ -156,9 +156,10 @@ const DOTS: Difference = Difference {
         let Some(rest) = inside(&asked.root, &asked.path) else { return expected };
         if input["sandbox"].is_null() {
             let resolved = asked.path.clone();
-            return match input["media"].is_null() {
-                false => json!({ "resolved": resolved }),
-                true => json!({ "resolved": resolved, "relative": rest }),
+            return if input["media"].is_null() {
+                json!({ "resolved": resolved, "relative": rest })
+            } else {
+                json!({ "resolved": resolved })
             };
         }
         if is_error(&expected) {
@@ -199,14 +200,19 @@ const LINKS: Difference = Difference {
     },
     transform: |input, expected| {
         let mounts = model::mounts(input);
-        let Some(path) = expected["containerPath"].as_str() else { return expected };
+        let Some(path) = expected["containerPath"].as_str() else {
+            // The mounted directory itself, named by the link that the mount names.
+            let asked = Asked::new(input);
+            let named = mounts.iter().find(|mount| mount.host == asked.path);
+            return named.map_or(expected, |mount| mount.answer(input, &mount.target));
+        };
         if model::owner(&mounts, path).is_some() {
             return expected;
         }
         let real = model::follow_parent(&Asked::new(input).path);
         let holds = |mount: &&model::Mount| inside(&model::follow(&mount.host), &real).is_some();
         match mounts.iter().filter(holds).max_by_key(|mount| model::follow(&mount.host).len()) {
-            None => expected,
+            None => escape(&Asked::new(input)),
             Some(mount) => {
                 let rest = inside(&model::follow(&mount.host), &real).unwrap_or_default();
                 mount.answer(input, &normal(&format!("{}/{rest}", mount.target)))

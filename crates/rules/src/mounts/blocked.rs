@@ -103,11 +103,14 @@ impl Blocklist {
         if let Some(path) = self.places.iter().find(|path| posix::is_inside(path, source)) {
             return Some(targets(path));
         }
-        if ENGINE_SOCKETS.contains(&posix::basename(source)) {
-            return Some(targets(source));
-        }
-        let held = self.places.iter().map(String::as_str).chain(ALL_HOMES.iter().copied());
-        held.into_iter().find(|path| posix::is_inside(source, path)).map(covers)
+        let mut held = ALL_HOMES.iter().copied().chain(self.places.iter().map(String::as_str));
+        held.find(|path| posix::is_inside(source, path)).map(covers)
+    }
+
+    /// Says whether a source is named like a container engine's socket.
+    pub(super) fn socket(source: &str) -> Option<Hit> {
+        let is_socket = ENGINE_SOCKETS.contains(&posix::basename(source));
+        is_socket.then(|| Hit { touch: Touch::Targets, path: source.to_owned() })
     }
 }
 
@@ -155,8 +158,11 @@ mod tests {
 
     #[test]
     fn engine_sockets_and_guarded_files_are_stopped_wherever_they_are() {
-        check("/srv/run/docker.sock", Some((Touch::Targets, "/srv/run/docker.sock")));
-        check("/srv/podman.sock", Some((Touch::Targets, "/srv/podman.sock")));
+        for (source, is_socket) in
+            [("/srv/run/docker.sock", true), ("/podman.sock", true), ("/srv/docker.sock.d", false)]
+        {
+            assert_eq!(Blocklist::socket(source).is_some(), is_socket, "{source}");
+        }
         check("/srv/state", Some((Touch::Covers, "/srv/state/openclaw.json")));
         check("/srv/state/workspace", None);
     }

@@ -5,6 +5,9 @@
 
 use std::fmt;
 
+use crate::config::sandbox::DockerConfig;
+use crate::config::setting::Setting;
+
 /// What is judged before a container is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Isolation<'a> {
@@ -12,6 +15,24 @@ pub struct Isolation<'a> {
     pub join: NamespaceJoin,
     pub seccomp_profile: Option<&'a str>,
     pub apparmor_profile: Option<&'a str>,
+}
+
+impl<'a> Isolation<'a> {
+    /// What a resolved config asks for.
+    pub fn of(docker: &'a DockerConfig) -> Self {
+        let text = |setting: &'a Option<Setting<String>>| {
+            setting.as_ref().map(|setting| setting.value.as_str())
+        };
+        Self {
+            network: Some(&docker.network.value),
+            join: match &docker.allow_container_namespace_join {
+                Some(Setting { value: true, .. }) => NamespaceJoin::Allowed,
+                Some(_) | None => NamespaceJoin::Refused,
+            },
+            seccomp_profile: text(&docker.seccomp_profile),
+            apparmor_profile: text(&docker.apparmor_profile),
+        }
+    }
 }
 
 /// Whether `dangerouslyAllowContainerNamespaceJoin` is set.

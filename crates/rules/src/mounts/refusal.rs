@@ -110,7 +110,11 @@ impl Refusal {
                 Remedy::Rewrite(format!("{source}:/mnt/{name}"))
             }
             Self::TargetNotAbsolute { bind, .. } => rewrite(bind, |source, target, options| {
-                (source.to_owned(), format!("/{}", target.trim_start_matches("./")), options.into())
+                (
+                    source.to_owned(),
+                    format!("/{}", target.trim().trim_start_matches("./")),
+                    options.into(),
+                )
             }),
             Self::Padded { bind } => rewrite(bind, |source, target, options| {
                 (source.trim().into(), target.trim().into(), options.trim().into())

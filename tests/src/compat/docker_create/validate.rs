@@ -83,7 +83,12 @@ fn refuse(input: &Value, expected: Value, check: fn(&Bind<'_>) -> Refused) -> Va
         let stage = if index < recorded_at { Stage::Passed } else { stage(recorded) };
         match check(&bind) {
             Some((ours, facts)) if ours < stage => {
-                return json!({ "error": format!("bind mount \"{}\" {facts}", bind.text) });
+                // Only text that forges lines is refused at this stage; we print it escaped.
+                let text = match ours {
+                    Stage::Source => bind.text.escape_debug().to_string(),
+                    _ => bind.text.to_owned(),
+                };
+                return json!({ "error": format!("bind mount \"{text}\" {facts}") });
             }
             _ => {}
         }
@@ -157,16 +162,15 @@ fn parent(bind: &Bind<'_>) -> Refused {
 fn engine(bind: &Bind<'_>) -> Refused {
     let stores =
         ["/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet"];
+    let touches = |store: &&&str| is_inside(store, &bind.source) || is_inside(&bind.source, store);
+    // A source that also holds a system path is told about that one.
+    if let Some(store) = stores.iter().find(touches).filter(|_| parent(bind).is_none()) {
+        return Some((Stage::Blocked, format!("targets blocked path \"{store}\"")));
+    }
     let sockets = ["docker.sock", "podman.sock", "containerd.sock", "crio.sock"];
     let name = bind.source.rsplit('/').next().unwrap_or_default();
-    let touched = stores
-        .iter()
-        .find(|store| is_inside(store, &bind.source) || is_inside(&bind.source, store))
-        .copied()
-        .or_else(|| sockets.contains(&name).then_some(bind.source.as_str()));
-    // A source that also holds a system path is told about that one.
-    let path = touched.filter(|_| parent(bind).is_none())?;
-    Some((Stage::Blocked, format!("targets blocked path \"{path}\"")))
+    let facts = format!("targets blocked path \"{}\"", bind.source);
+    sockets.contains(&name).then_some((Stage::Shape, facts))
 }
 
 fn credentials(bind: &Bind<'_>) -> Refused {
@@ -188,7 +192,8 @@ fn has_no_roots(input: &Value) -> bool {
 }
 
 fn outside(bind: &Bind<'_>) -> Refused {
-    Some((Stage::Roots, format!("source \"{}\" is outside allowed roots", bind.source)))
+    let facts = format!("source \"{}\" is outside allowed roots", bind.source);
+    bind.source.starts_with(['/', '$']).then_some((Stage::Roots, facts))
 }
 
 fn target(bind: &Bind<'_>) -> Refused {

@@ -50,6 +50,8 @@ pub(super) fn inside<'a>(root: &str, path: &'a str) -> Option<&'a str> {
     }
     match path.strip_prefix(root)? {
         "" => Some(""),
+        // A placeholder brings its slash along.
+        rest if rest.starts_with("${") => Some(rest),
         rest => rest.strip_prefix('/'),
     }
 }
@@ -214,9 +216,14 @@ impl Asked {
         let root = tidy(&root);
         let trimmed = given.replace('\\', "/").trim().to_owned();
         let known = mounts(input);
-        let is_container = !sandbox.is_null()
-            && trimmed.starts_with('/')
-            && known.iter().any(|mount| inside(&mount.target, &normal(&trimmed)).is_some());
+        // What a placeholder stands for is in the sandbox only if its whole root is bound over.
+        let is_bound = |mount: &Mount| {
+            if trimmed.starts_with('/') {
+                return inside(&mount.target, &normal(&trimmed)).is_some();
+            }
+            is_absolute(&trimmed) && mount.target == "/"
+        };
+        let is_container = !sandbox.is_null() && known.iter().any(is_bound);
         let container_path = is_container.then(|| normal(&trimmed));
         let expanded = Self::expand(&given);
         let from = text(&input["cwd"]).map_or_else(|| root.clone(), |cwd| tidy(&cwd));
