@@ -13,10 +13,13 @@ pub mod backend;
 mod build;
 mod docker_args;
 pub mod exec;
+mod limits;
+mod refused;
 mod shape;
 pub mod workdir;
 
-pub use build::{ContainerBuilder, ContainerRefused, SpecProblem, bind_policy};
+pub use build::{ContainerBuilder, bind_policy};
+pub use refused::{ContainerRefused, SpecProblem};
 pub use shape::ShapeProblem;
 
 use std::fmt;

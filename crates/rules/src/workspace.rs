@@ -67,6 +67,8 @@ impl Layout {
         let root = normalize(&directories.root);
         let sandbox = match &directories.own {
             OwnDirectory::Shared => root,
+            // A blank root must not become `/`: the container's checks shall see what is wrong.
+            OwnDirectory::Named(name) if root.is_empty() => name.clone(),
             OwnDirectory::Named(name) => posix::join(&root, name),
         };
         let agent = normalize(&directories.agent);

@@ -2,62 +2,28 @@
 //!
 //! A value keeps its origin until it is checked, so that a refusal names the key to change.
 
-use super::{ContainerSpec, Identity, Limits, Network, RootFilesystem, ShapeProblem, shape};
-use crate::config::sandbox::{Amount, DockerConfig, Ulimit};
+use super::limits::{configured_limits, ulimit};
+use super::refused::refused;
+use super::{
+    ContainerRefused, ContainerSpec, Identity, Limits, Network, RootFilesystem, SpecProblem, shape,
+};
+use crate::config::sandbox::{DockerConfig, Ulimit};
 use crate::config::setting::{Origin, Setting};
 use crate::environment::{Filter, Filtered};
 use crate::host_files::{FactError, HostFiles};
-use crate::js_number;
 use crate::mounts::{
     self, BindDecision, BindPolicy, Blocklist, CheckedBind, Isolation, IsolationRefusal,
     KnownPlaces, NamespaceJoin, ProfileKind, ReservedTargets, Roots, Sources, Targets,
 };
 use crate::workspace::Layout;
 
-/// A container may not be made like this.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ContainerRefused {
-    pub problem: SpecProblem,
-    /// What set the value; `None` for what no key sets.
-    pub origin: Option<Origin>,
-}
-
-/// What is wrong with a container's spec.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SpecProblem {
-    #[error("{0}")]
-    Bind(Box<mounts::Refusal>),
-    #[error("a bind is blank; remove it or write `source:target`")]
-    BlankBind,
-    #[error("{0}")]
-    Isolation(IsolationRefusal),
-    #[error("network `{network}` {problem}; name `none`, `bridge` or a network of your own")]
-    Network { network: String, problem: ShapeProblem },
-    #[error("image `{image}` {problem}; write it as `name:tag`")]
-    Image { image: String, problem: ShapeProblem },
-    #[error("container name `{name}` {problem}; choose another prefix")]
-    Name { name: String, problem: ShapeProblem },
-    #[error("workdir `{workdir}` {problem}; use a directory such as `/workspace`")]
-    Workdir { workdir: String, problem: ShapeProblem },
-    #[error("host directory `{path}` {problem}; it cannot be mounted")]
-    HostDirectory { path: String, problem: ShapeProblem },
-    #[error("tmpfs `{entry}` {problem}")]
-    Tmpfs { entry: String, problem: ShapeProblem },
-    #[error("user `{user}` {problem}; write it as `user`, `uid` or `uid:gid`")]
-    User { user: String, problem: ShapeProblem },
-    #[error("capability `{name}` {problem}; write it like `NET_RAW` or `ALL`")]
-    Capability { name: String, problem: ShapeProblem },
-    #[error("limit `{name}` {problem}; write it like `nofile`")]
-    Ulimit { name: String, problem: ShapeProblem },
-    #[error("`{argument}` holds a NUL, which no engine can receive; remove it")]
-    Nul { argument: String },
-}
-
 /// A container in the making; everything is shut until a call opens it.
 #[derive(Debug, Clone)]
 pub struct ContainerBuilder<'a> {
     identity: Identity,
     layout: &'a Layout,
+    /// What set the layout's workdir, if known.
+    workdir: Option<Origin>,
     image: Setting<String>,
     labels: Vec<(String, String)>,
     root: RootFilesystem,
@@ -106,6 +72,7 @@ impl<'a> ContainerBuilder<'a> {
         Self {
             identity,
             layout,
+            workdir: None,
             image,
             labels: Vec::new(),
             root: RootFilesystem::ReadOnly,
@@ -129,7 +96,8 @@ impl<'a> ContainerBuilder<'a> {
     /// Opens what the config asks for. A derived user must already be in it; its image is not used:
     /// the one given at the start stays.
     #[must_use]
-    pub fn configured(self, docker: &DockerConfig, filter: &Filter) -> Self {
+    pub fn configured(mut self, docker: &DockerConfig, filter: &Filter) -> Self {
+        self.workdir = Some(docker.workdir.origin.clone());
         let env = docker.env.iter().map(|(name, value)| (name.as_str(), value.value.as_str()));
         let list = |items: &Option<Setting<Vec<String>>>| {
             items.iter().flat_map(|items| &items.value).cloned().collect::<Vec<_>>()
@@ -141,7 +109,7 @@ impl<'a> ContainerBuilder<'a> {
             .drop_capabilities(docker.cap_drop.clone())
             .profiles(docker.seccomp_profile.clone(), docker.apparmor_profile.clone())
             .names(list(&docker.dns), list(&docker.extra_hosts))
-            .limits(limits(docker))
+            .limits(configured_limits(docker))
             .ulimits(docker.ulimits.clone().unwrap_or_default())
             .binds(docker.binds.clone().unwrap_or_default());
         let builder = match &docker.user {
@@ -361,7 +329,8 @@ impl<'a> ContainerBuilder<'a> {
         let workdir = self.layout.workdir();
         let others: Vec<&str> = mounts.iter().skip(1).map(|mount| mount.target.as_str()).collect();
         shape::workdir(workdir, &others).map_err(|problem| {
-            refused(SpecProblem::Workdir { workdir: workdir.to_owned(), problem }, None)
+            let problem = SpecProblem::Workdir { workdir: workdir.to_owned(), problem };
+            refused(problem, self.workdir.as_ref())
         })?;
         let mounted = mounts.iter().map(|mount| mount.target.as_str());
         let taken: Vec<&str> = mounted.chain(binds.iter().map(CheckedBind::target)).collect();
@@ -441,62 +410,11 @@ fn check_all(
     }
 }
 
-fn refused(problem: SpecProblem, origin: Option<&Origin>) -> ContainerRefused {
-    ContainerRefused { problem, origin: origin.cloned() }
-}
-
 fn value(setting: Option<&Setting<String>>) -> Option<&str> {
     setting.map(|setting| setting.value.as_str())
 }
 
 /// The text without blanks around it; `None` if nothing is left.
-fn written(text: &str) -> Option<String> {
+pub(super) fn written(text: &str) -> Option<String> {
     Some(text.trim()).filter(|text| !text.is_empty()).map(str::to_owned)
-}
-
-/// The limits that mean something: numbers above zero, amounts that are not blank.
-fn limits(docker: &DockerConfig) -> Limits {
-    let positive = |number: &Option<Setting<f64>>| {
-        let number = number.as_ref()?.value;
-        (number > 0.0).then(|| js_number::format(number))
-    };
-    let amount = |amount: &Option<Setting<Amount>>| match &amount.as_ref()?.value {
-        Amount::Text(text) => written(text),
-        Amount::Number(number) => number.is_finite().then(|| js_number::format(*number)),
-    };
-    Limits {
-        pids: positive(&docker.pids_limit),
-        memory: amount(&docker.memory),
-        memory_swap: amount(&docker.memory_swap),
-        cpus: positive(&docker.cpus),
-        gpus: docker.gpus.as_ref().and_then(|gpus| written(&gpus.value)),
-        ulimits: Vec::new(),
-    }
-}
-
-/// `soft:hard`, one of them, or nothing; below zero counts as zero.
-fn ulimit(limit: &Ulimit) -> Option<String> {
-    let clamped = |number: &f64| js_number::format(number.max(0.0));
-    match limit {
-        Ulimit::Text(text) => written(text),
-        Ulimit::Number(number) => Some(js_number::format(*number)),
-        Ulimit::Pair { soft: Some(soft), hard: Some(hard) } => {
-            Some(format!("{}:{}", clamped(soft), clamped(hard)))
-        }
-        Ulimit::Pair { soft: Some(only), hard: None }
-        | Ulimit::Pair { soft: None, hard: Some(only) } => Some(clamped(only)),
-        Ulimit::Pair { soft: None, hard: None } => None,
-    }
-}
-
-impl std::error::Error for ContainerRefused {}
-
-impl std::fmt::Display for ContainerRefused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { problem, origin } = self;
-        match origin {
-            Some(origin) => write!(f, "{problem} (set by `{}`)", origin.key),
-            None => write!(f, "{problem}"),
-        }
-    }
 }

@@ -10,6 +10,7 @@ use std::fmt;
 use super::workdir::{self, Workdir};
 use crate::environment::{BlockReason, Environment, Filter};
 use crate::host_files::HostFiles;
+use crate::scope::ContainerName;
 use crate::workspace::Layout;
 
 /// Carries PATH into the sandbox: the shell's profile would overwrite PATH itself.
@@ -87,8 +88,8 @@ pub enum ExecRefused {
     #[error("{0}")]
     Elevated(String),
     #[error(
-        "this session's commands run in the {configured}, not on the {requested}; \
-         only tools.exec.host={requested} in the config changes that"
+        "this session's commands do not run on the {requested}: tools.exec.host={configured} is in \
+         force, and only tools.exec.host={requested} would change that"
     )]
     OtherHost { requested: ExecHost, configured: ExecHost },
 }
@@ -170,14 +171,14 @@ impl ExecSpec {
     }
 
     /// The same as arguments of `docker`, for the container called `name`.
-    pub fn docker_args(&self, name: &str) -> Vec<String> {
+    pub fn docker_args(&self, name: &ContainerName) -> Vec<String> {
         let mut args: Vec<String> =
             ["exec", "-i", "-w", self.workdir.container()].map(str::to_owned).into();
         let carrier = self.path.as_deref().map(|path| (PATH_CARRIER, path));
-        for (name, value) in self.env.iter().chain(carrier) {
-            args.extend(["-e".to_owned(), format!("{name}={value}")]);
+        for (variable, value) in self.env.iter().chain(carrier) {
+            args.extend(["-e".to_owned(), format!("{variable}={value}")]);
         }
-        args.extend([name, "/bin/sh", "-lc"].map(str::to_owned));
+        args.extend([name.as_str(), "/bin/sh", "-lc"].map(str::to_owned));
         args.push(self.script());
         args
     }
@@ -233,8 +234,9 @@ impl fmt::Display for ElevatedRefused<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::sandbox::WorkspaceAccess;
+    use crate::config::sandbox::{Scope, WorkspaceAccess};
     use crate::host_files::FileTable;
+    use crate::scope::ScopeKey;
     use crate::workspace::{Directories, OwnDirectory};
 
     #[test]
@@ -328,7 +330,8 @@ mod tests {
         for pair in expected.iter().map(|pair| (*pair).to_owned()).chain(carried) {
             wanted.extend(["-e".to_owned(), pair]);
         }
-        wanted.extend(["box", "/bin/sh", "-lc", &script].map(str::to_owned));
-        assert_eq!(spec.docker_args("box"), wanted);
+        wanted.extend(["x-shared", "/bin/sh", "-lc", &script].map(str::to_owned));
+        let name = ScopeKey::stored("x").unwrap().container_name(Scope::Shared, "x-");
+        assert_eq!(spec.docker_args(&name), wanted);
     }
 }

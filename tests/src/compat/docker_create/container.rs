@@ -1,6 +1,8 @@
 //! Where the rows about containers and commands in them are answered differently on purpose.
 
 mod asked;
+mod names;
+mod variables;
 mod words;
 
 use asked::{Asked, strings};
@@ -9,29 +11,9 @@ use serde_json::{Value, json};
 use crate::compat::Rule;
 
 pub(super) const RULES: &[Rule] = &[
-    Rule {
-        name: "variable-names-that-hide-another",
-        category: "env",
-        applies: |input| keys(&input["env"]).any(|name| !is_plain_name(name)),
-        transform: env_names,
-    },
-    Rule {
-        name: "credentials-stay-out-of-commands",
-        category: "exec",
-        applies: |_| true,
-        transform: |_, expected| exec_env(expected),
-    },
-    Rule {
-        name: "credentials-stay-out-of-commands",
-        category: "create-args",
-        applies: |input| keys(&input["cfg"]["env"]).any(|name| !is_plain_name(name)),
-        transform: |_, mut expected| {
-            if let Some(args) = expected["argv"].as_array_mut() {
-                drop_env(args, "--env");
-            }
-            expected
-        },
-    },
+    variables::NAMES,
+    variables::COMMANDS,
+    variables::OPTIONS,
     Rule {
         name: "binds-are-checked-in-full",
         category: "create-args",
@@ -47,7 +29,28 @@ pub(super) const RULES: &[Rule] = &[
             _ => expected,
         },
     },
+    Rule {
+        name: "blanks-around-values-count-for-nothing",
+        category: "create-args",
+        applies: |_| true,
+        transform: |_, mut expected| {
+            if let Some(argv) = expected.get_mut("argv") {
+                tidy(argv);
+            }
+            expected
+        },
+    },
     no_session("flow"),
+    names::owner("flow"),
+    names::owner("browser"),
+    names::reserved("flow"),
+    names::reserved("browser"),
+    names::long("flow"),
+    names::long("browser"),
+    variables::of_first_use("flow"),
+    variables::of_first_use("browser"),
+    blanks("flow"),
+    blanks("browser"),
     missing_image("flow"),
     missing_image("browser"),
     binds("flow"),
@@ -187,6 +190,16 @@ fn refused_bind(asked: &Asked<'_>, binds: &[&str], expected: &Value) -> Option<S
     if binds.iter().any(|bind| bind.trim().is_empty()) {
         return Some(String::new());
     }
+    // What is mounted at a workdir of the user's choice must not be hidden either.
+    let workdir = asked.workdir();
+    let hides = |bind: &&&str| {
+        let target = bind.split(':').nth(1).unwrap_or_default();
+        target.strip_prefix(workdir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let may_hide = asked.of("docker", "dangerouslyAllowReservedContainerTargets") == &json!(true);
+    if let Some(bind) = binds.iter().find(hides).filter(|_| !may_hide && workdir != "/workspace") {
+        return Some(quoted(bind));
+    }
     let roots = ["${AGENT_WORKSPACE}"];
     let external = asked.of("docker", "dangerouslyAllowExternalBindSources");
     let cfg = json!({
@@ -227,20 +240,6 @@ fn create_args_binds(input: &Value, expected: Value) -> Value {
     }
     if strings(&input["cfg"]["binds"]).any(|bind| bind.trim().is_empty()) {
         return json!({ "error": "a blank bind" });
-    }
-    trimmed_mounts(expected)
-}
-
-/// A padded bind means the same without its blanks.
-fn trimmed_mounts(mut expected: Value) -> Value {
-    let args = expected["argv"].as_array_mut().into_iter().flatten();
-    let mut is_mount = false;
-    for arg in args {
-        let text = arg.as_str().unwrap_or_default().to_owned();
-        if is_mount {
-            *arg = json!(text.trim());
-        }
-        is_mount = text == "-v";
     }
     expected
 }
@@ -289,68 +288,54 @@ const BROWSER_WORDS: Rule = Rule {
     },
 };
 
-/// A variable whose name holds a `=` or a control character would arrive under another name.
-fn env_names(input: &Value, mut expected: Value) -> Value {
-    let recorded: Vec<String> = strings(&expected["blocked"]).map(str::to_owned).collect();
-    let is_blocked =
-        |name: &&str| recorded.iter().any(|other| other == name) || !is_plain_name(name);
-    let blocked: Vec<&str> = keys(&input["env"]).map(str::trim).filter(is_blocked).collect();
-    if let Some(allowed) = expected["allowed"].as_object_mut() {
-        allowed.retain(|name, _| is_plain_name(name));
+/// Blanks around a value mean nothing, and a blank value means none.
+const fn blanks(category: &'static str) -> Rule {
+    Rule {
+        name: "blanks-around-values-count-for-nothing",
+        category,
+        applies: |_| true,
+        transform: |_, mut expected| {
+            for call in expected["calls"].as_array_mut().into_iter().flatten() {
+                tidy(call);
+            }
+            if let Some(user) = expected["context"]["user"].as_str().map(str::trim) {
+                expected["context"]["user"] =
+                    if user.is_empty() { Value::Null } else { json!(user) };
+            }
+            expected
+        },
     }
-    if let Some(warnings) = expected["warnings"].as_array_mut() {
-        let hidden = |text: &str| blocked.iter().any(|name| text.starts_with(&format!("{name}: ")));
-        warnings.retain(|warning| !warning.as_str().is_some_and(hidden));
-    }
-    expected["blocked"] = json!(blocked);
-    expected
 }
 
-/// What is kept out at creation is kept out of every command.
-fn exec_env(mut expected: Value) -> Value {
-    for call in expected["calls"].as_array_mut().into_iter().flatten() {
-        if let Some(args) = call.as_array_mut() {
-            drop_env(args, "-e");
-        }
-    }
-    expected
-}
-
-/// Drops the variables that may not enter, and the blanks around names that may.
-fn drop_env(args: &mut Vec<Value>, flag: &str) {
-    let mut kept = Vec::with_capacity(args.len());
-    let mut rest = std::mem::take(args).into_iter();
-    while let Some(arg) = rest.next() {
-        if arg != flag {
-            kept.push(arg);
-            continue;
-        }
-        let pair =
-            rest.next().and_then(|pair| pair.as_str().map(str::to_owned)).unwrap_or_default();
-        let (name, value) = pair.split_once('=').unwrap_or((&pair, ""));
-        let name = name.trim();
-        if is_plain_name(name) && !is_credential(name) && !value.contains('\0') && !name.is_empty()
-        {
-            kept.extend([arg, json!(format!("{name}={value}"))]);
+/// Trims the values of a `create` call that may be padded; drops a flag whose value is blank.
+fn tidy(call: &mut Value) {
+    let Some(args) = call.as_array_mut().filter(|args| args.first() == Some(&json!("create")))
+    else {
+        return;
+    };
+    let mut kept: Vec<Value> = Vec::with_capacity(args.len());
+    for arg in std::mem::take(args) {
+        let text = arg.as_str().unwrap_or_default();
+        let trimmed = match kept.last().and_then(Value::as_str) {
+            Some("--user" | "-v") => text.trim().to_owned(),
+            Some("--network") if text.trim().is_empty() => String::new(),
+            Some("--ulimit" | "--security-opt") => match text.split_once('=') {
+                Some((_, value)) if value.trim().is_empty() => String::new(),
+                Some((name, value)) => format!("{}={}", name.trim(), value.trim()),
+                None => text.to_owned(),
+            },
+            Some(_) | None => {
+                kept.push(arg);
+                continue;
+            }
+        };
+        if trimmed.is_empty() {
+            kept.pop();
+        } else {
+            kept.push(json!(trimmed));
         }
     }
     *args = kept;
-}
-
-fn is_plain_name(name: &str) -> bool {
-    !name.trim().contains(|c: char| c == '=' || c.is_control())
-}
-
-fn is_credential(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    matches!(name.as_str(), "AWS_SECRET_ACCESS_KEY" | "AWS_SECRET_KEY")
-        || ["API_KEY", "TOKEN", "PASSWORD", "PRIVATE_KEY", "SECRET"]
-            .iter()
-            .any(|ending| name.ends_with(ending))
-}
-
-fn keys(object: &Value) -> impl Iterator<Item = &str> {
-    object.as_object().into_iter().flatten().map(|(name, _)| name.as_str())
 }
 
 fn is_browser_call(call: &Value) -> bool {

@@ -7,8 +7,11 @@ mod exec;
 mod flow;
 
 use anyhow::{Result, bail};
+use clawpen_rules::config::sandbox::Scope;
 use clawpen_rules::config::tree::FileId;
 use clawpen_rules::config::{Config, json5};
+use clawpen_rules::scope::{ContainerName, ScopeKey};
+use clawpen_rules::session::Session;
 use serde_json::Value;
 
 use crate::replay::world::World;
@@ -40,4 +43,10 @@ fn replace(args: &mut [String], from: &str, to: &str) {
     for arg in args.iter_mut().filter(|arg| *arg == from) {
         to.clone_into(arg);
     }
+}
+
+/// Rows give names that no scope has; ours is swapped for theirs afterwards.
+fn any_name() -> ContainerName {
+    let session = Session::resolve(&Config::empty(), "");
+    ScopeKey::new(Scope::Shared, &session).container_name(Scope::Shared, "any-")
 }

@@ -13,11 +13,7 @@ impl<'a> Asked<'a> {
         let agents = &input["config"]["agents"];
         let list = agents["list"].as_array().map_or(&[][..], Vec::as_slice);
         let id = agent_of(input["sessionKey"].as_str().unwrap_or_default())
-            .or_else(|| {
-                let marked = list.iter().find(|agent| agent["default"] == true).or(list.first())?;
-                Some(marked["id"].as_str()?.trim().to_lowercase())
-            })
-            .unwrap_or_else(|| "main".to_owned());
+            .unwrap_or_else(|| Self::default_agent(input));
         let is_meant = |agent: &&Value| {
             agent["id"].as_str().is_some_and(|own| own.trim().to_lowercase() == id)
         };
@@ -34,6 +30,11 @@ impl<'a> Asked<'a> {
     pub(super) fn of(&self, block: &str, key: &str) -> &'a Value {
         let own = &self.agent[block][key];
         if own.is_null() || self.is_shared() { &self.defaults[block][key] } else { own }
+    }
+
+    /// A key of a block as both layers write it, the defaults first.
+    pub(super) fn layers(&self, block: &str, key: &str) -> [&'a Value; 2] {
+        [&self.defaults[block][key], &self.agent[block][key]]
     }
 
     /// Both layers' items of a list that is joined.
@@ -54,11 +55,25 @@ impl<'a> Asked<'a> {
         self.text("docker", "workdir").unwrap_or("/workspace")
     }
 
-    fn is_shared(&self) -> bool {
-        match self.own("scope").as_str() {
-            Some(scope) => scope == "shared",
-            None => self.own("perSession") == &Value::Bool(false),
+    pub(super) fn scope(&self) -> &'a str {
+        match (self.own("scope").as_str(), self.own("perSession").as_bool()) {
+            (Some(scope), _) => scope,
+            (None, Some(true)) => "session",
+            (None, Some(false)) => "shared",
+            (None, None) => "agent",
         }
+    }
+
+    /// The agent that sessions belong to if their key names none.
+    pub(super) fn default_agent(input: &Value) -> String {
+        let list = input["config"]["agents"]["list"].as_array().map_or(&[][..], Vec::as_slice);
+        let marked = list.iter().find(|agent| agent["default"] == true).or(list.first());
+        let id = marked.and_then(|agent| agent["id"].as_str()).unwrap_or("main");
+        id.trim().to_lowercase()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.scope() == "shared"
     }
 }
 
@@ -68,7 +83,7 @@ pub(super) fn strings(list: &Value) -> impl Iterator<Item = &str> {
 }
 
 /// The agent that a session's key names.
-fn agent_of(key: &str) -> Option<String> {
+pub(super) fn agent_of(key: &str) -> Option<String> {
     let key = key.trim().to_lowercase();
     let parts: Vec<&str> = key.split(':').filter(|part| !part.is_empty()).collect();
     match parts.as_slice() {

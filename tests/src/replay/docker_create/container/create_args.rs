@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result};
 use clawpen_engine::host_files::RealFiles;
 use clawpen_rules::config::fingerprint::Fingerprint;
-use clawpen_rules::config::sandbox::{SandboxConfig, Scope, WorkspaceAccess};
+use clawpen_rules::config::sandbox::{SandboxConfig, WorkspaceAccess};
 use clawpen_rules::config::tree::{Node, Value as Tree};
 use clawpen_rules::container::{ContainerRefused, ContainerSpec, Identity};
 use clawpen_rules::environment::Filter;
@@ -15,7 +15,7 @@ use clawpen_rules::scope::ScopeKey;
 use clawpen_rules::workspace::{Directories, Layout, OwnDirectory};
 use serde_json::{Value, json};
 
-use super::{config, pairs, replace};
+use super::{any_name, config, pairs, replace};
 use crate::replay::Answer;
 use crate::replay::world::World;
 
@@ -35,8 +35,8 @@ fn spec(input: &Value, world: &World) -> Result<Result<ContainerSpec, ContainerR
     let docker = SandboxConfig::resolve(&tree, None, world.get("STATE_DIR"))?.docker;
     let scope = ScopeKey::stored(input["scopeKey"].as_str().unwrap_or_default()).context("key")?;
     let identity = Identity {
-        // Named below.
-        name: scope.container_name(Scope::Shared, ""),
+        // Swapped for the row's below.
+        name: any_name(),
         scope,
         created_at_ms: input["createdAtMs"].as_u64().context("createdAtMs")?,
         fingerprint: input["configHash"].as_str().map(|_| any_fingerprint()),

@@ -10,7 +10,7 @@ use clawpen_rules::environment::Filter;
 use clawpen_rules::workspace::{Directories, Layout, OwnDirectory};
 use serde_json::{Value, json};
 
-use super::pairs;
+use super::{any_name, pairs, replace};
 use crate::replay::Answer;
 use crate::replay::world::World;
 
@@ -49,8 +49,11 @@ pub(super) fn answer(input: &Value, world: &World) -> Answer {
         Err(refused) => json!({ "error": refused.to_string(), "calls": [] }),
         Ok(spec) => {
             let note = spec.workdir().fallback().map(|fallback| format!("{fallback}\n\n"));
+            let name = any_name();
+            let mut call = spec.docker_args(&name);
+            replace(&mut call, name.as_str(), text("containerName"));
             json!({
-                "calls": [spec.docker_args(text("containerName"))],
+                "calls": [call],
                 "status": "completed",
                 "text": note.unwrap_or_default() + "(no output)",
             })

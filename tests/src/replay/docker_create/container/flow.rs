@@ -52,7 +52,13 @@ pub(super) fn answer(input: &Value, world: &World) -> Result<Answer> {
     }
     let scope = ScopeKey::new(sandbox.scope.value, &session);
     let directories = Directories {
-        root: sandbox.workspace_root.value.clone(),
+        // Rows start behind the loader, which knows the home directory.
+        root: match sandbox.workspace_root.value.strip_prefix('~') {
+            Some(below) if below.is_empty() || below.starts_with('/') => {
+                format!("{}{below}", world.get("HOME"))
+            }
+            _ => sandbox.workspace_root.value.clone(),
+        },
         own: match scope.workspace_directory(sandbox.scope.value) {
             Some(name) => OwnDirectory::Named(name),
             None => OwnDirectory::Shared,
@@ -213,7 +219,7 @@ impl FirstUse<'_> {
             "agentWorkspaceDir": self.layout.agent(),
             "workspaceAccess": self.layout.access().as_str(),
             "containerWorkdir": self.layout.workdir(),
-            "user": docker.user.as_ref().map(|user| &user.value),
+            "user": docker.user.as_ref().map(|user| user.value.trim()).filter(|user| !user.is_empty()),
             "browser": browser.map(|browser| json!({
                 "containerName": browser.container().identity().name.as_str(),
                 "hasNoVncUrl": browser.viewer().is_some(),
