@@ -1,5 +1,6 @@
 //! The sample configs of the user's own documents, each with its stated verdict.
 #![forbid(unsafe_code)]
+#![expect(clippy::expect_used, reason = "a test without its fixture cannot go on")]
 
 use std::path::Path;
 

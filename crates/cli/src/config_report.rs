@@ -12,9 +12,12 @@ use crate::output::safe;
 /// Everything a person needs to mend a config that did not load.
 pub(crate) fn failure(error: &StoreError) -> String {
     match error {
-        StoreError::Load(LoadFailure { locations, error: LoadError::Invalid(invalid) }) => {
-            invalid_text(invalid, locations)
-        }
+        StoreError::Load(failure) => match failure.as_ref() {
+            LoadFailure { locations, error: LoadError::Invalid(invalid) } => {
+                invalid_text(invalid, locations)
+            }
+            LoadFailure { error: LoadError::Unreadable { .. }, .. } => chain(error),
+        },
         other => chain(other),
     }
 }

@@ -33,7 +33,7 @@ pub enum StoreError {
     #[error("cannot tell where the config lives")]
     Locate(#[source] FactError),
     #[error(transparent)]
-    Load(LoadFailure),
+    Load(Box<LoadFailure>),
 }
 
 /// A load that failed, and where the config was found.
@@ -66,7 +66,7 @@ pub fn open() -> Result<Store, StoreError> {
                 warnings.append(&mut invalid.warnings);
                 invalid.warnings = warnings;
             }
-            Err(StoreError::Load(LoadFailure { locations, error }))
+            Err(StoreError::Load(Box::new(LoadFailure { locations, error })))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `clawpen config`: where the config is, whether it is sound, what it says.
 
-use clawpen_engine::config_store::{self, LoadFailure, StoreError};
+use clawpen_engine::config_store::{self, StoreError};
 use clawpen_rules::config::load::LoadError;
 use clawpen_rules::config::print::{self, Secrets};
 use clawpen_rules::config::schema::{json as json_schema, keys};
@@ -44,13 +44,15 @@ pub(crate) fn path(format: Format, output: &Output) -> Result<Outcome, CommandEr
 pub(crate) fn validate(format: Format, output: &Output) -> Result<Outcome, CommandError> {
     let store = match config_store::open() {
         Ok(store) => store,
-        Err(StoreError::Load(LoadFailure { error: LoadError::Invalid(invalid), .. }))
-            if format == Format::Json =>
-        {
-            output.json(&invalid_json(&invalid))?;
-            return Err(CommandError::AlreadyShown);
+        Err(error) => {
+            if let (Format::Json, StoreError::Load(failure)) = (format, &error)
+                && let LoadError::Invalid(invalid) = &failure.error
+            {
+                output.json(&invalid_json(invalid))?;
+                return Err(CommandError::AlreadyShown);
+            }
+            return Err(error.into());
         }
-        Err(error) => return Err(error.into()),
     };
     let files = store.loaded.config.files();
     let warnings: Vec<String> = store
