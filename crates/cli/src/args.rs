@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 /// Keeps AI agents in a pen.
 ///
 /// Clawpen runs an agent's tools inside a sandbox, decides which tool may run where and who must
-/// agree first, and shows why. It reads the same openclaw.json as OpenClaw.
+/// agree first, and shows why. It reads the config of the reference, openclaw.json, as it is.
 #[derive(Debug, Parser)]
 #[command(name = "clawpen", version, propagate_version = true, args_override_self = true)]
 #[command(after_help = "Start here:\n  \
@@ -62,6 +62,27 @@ pub(crate) struct Subject {
     pub agent: Option<String>,
 }
 
+/// How a result is printed.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct FormatFlag {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl FormatFlag {
+    pub(crate) const fn format(self) -> Format {
+        if self.json { Format::Json } else { Format::Text }
+    }
+}
+
+/// The two ways to print a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Text,
+    Json,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
@@ -86,9 +107,8 @@ pub(crate) enum WhyCommand {
         name: String,
         #[command(flatten)]
         subject: Subject,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        format: FormatFlag,
     },
     /// Where does a path lead in a session's sandbox, and may it be written?
     #[command(args_override_self = true)]
@@ -97,9 +117,8 @@ pub(crate) enum WhyCommand {
         path: String,
         #[command(flatten)]
         subject: Subject,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        format: FormatFlag,
     },
     /// May a bind be mounted into a session's sandbox?
     #[command(args_override_self = true)]
@@ -108,32 +127,26 @@ pub(crate) enum WhyCommand {
         spec: String,
         #[command(flatten)]
         subject: Subject,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        format: FormatFlag,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SchemaArgs {
+    /// The schema of clawpen.json instead
+    #[arg(long)]
+    pub own: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Print where config and state live
-    Path {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Path(FormatFlag),
     /// Check the config and list everything that is wrong with it
-    Validate {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Validate(FormatFlag),
     /// Print the JSON Schema of openclaw.json, or of clawpen.json
-    Schema {
-        /// The schema of clawpen.json instead
-        #[arg(long)]
-        own: bool,
-    },
+    Schema(SchemaArgs),
     /// Print the config after includes and variables, as JSON; secrets are hidden
     Show {
         /// Only the value at this key path, such as agents.defaults.sandbox

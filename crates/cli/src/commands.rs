@@ -10,20 +10,6 @@ use clawpen_engine::explain::QuestionError;
 
 use crate::config_report;
 
-/// How a result is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
-    Text,
-    Json,
-}
-
-impl Format {
-    /// The format that the flag `--json` asks for.
-    pub(crate) const fn of(json: bool) -> Self {
-        if json { Self::Json } else { Self::Text }
-    }
-}
-
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {

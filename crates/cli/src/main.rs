@@ -45,22 +45,22 @@ fn usage(error: &clap::Error) -> ExitCode {
 fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
     match command {
         Command::Sandbox(SandboxCommand::Explain(args)) => commands::explain::run(&args, output),
-        Command::Why(WhyCommand::Tool { name, subject, json }) => {
-            commands::why::tool(&name, &subject, commands::Format::of(json), output)
+        Command::Why(WhyCommand::Tool { name, subject, format }) => {
+            commands::why::tool(&name, &subject, format.format(), output)
         }
-        Command::Why(WhyCommand::Path { path, subject, json }) => {
-            commands::why::path(&path, &subject, commands::Format::of(json), output)
+        Command::Why(WhyCommand::Path { path, subject, format }) => {
+            commands::why::path(&path, &subject, format.format(), output)
         }
-        Command::Why(WhyCommand::Bind { spec, subject, json }) => {
-            commands::why::bind(&spec, &subject, commands::Format::of(json), output)
+        Command::Why(WhyCommand::Bind { spec, subject, format }) => {
+            commands::why::bind(&spec, &subject, format.format(), output)
         }
-        Command::Config(ConfigCommand::Path { json }) => {
-            commands::config::path(commands::Format::of(json), output)
+        Command::Config(ConfigCommand::Path(format)) => {
+            commands::config::path(format.format(), output)
         }
-        Command::Config(ConfigCommand::Validate { json }) => {
-            commands::config::validate(commands::Format::of(json), output)
+        Command::Config(ConfigCommand::Validate(format)) => {
+            commands::config::validate(format.format(), output)
         }
-        Command::Config(ConfigCommand::Schema { own }) => commands::config::schema(own, output),
+        Command::Config(ConfigCommand::Schema(args)) => commands::config::schema(&args, output),
         Command::Config(ConfigCommand::Show { key }) => {
             commands::config::show(key.as_deref(), output)
         }

@@ -1,11 +1,11 @@
 //! The only place that prints. Results go to standard output, everything else to standard error.
-#![expect(clippy::print_stderr, reason = "the one place where messages leave the program")]
-
 use std::io::{self, IsTerminal as _, Write as _};
 
 /// Where results and messages go.
 #[derive(Debug)]
 pub(crate) struct Output {
+    stdout: io::Stdout,
+    stderr: io::Stderr,
     colour: bool,
 }
 
@@ -13,16 +13,22 @@ impl Output {
     /// Colours only for a person: on a terminal, and unless `NO_COLOR` says no.
     pub(crate) fn new() -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Self { colour: wanted && io::stdout().is_terminal() }
+        let stdout = io::stdout();
+        Self { colour: wanted && stdout.is_terminal(), stdout, stderr: io::stderr() }
     }
 
     /// Prints a result. A reader that went away (`| head`) is no error.
     pub(crate) fn text(&self, text: &str) -> io::Result<()> {
-        let mut stdout = io::stdout().lock();
+        let mut stdout = self.stdout.lock();
         match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             other => other,
         }
+    }
+
+    /// Prints a result of several lines.
+    pub(crate) fn lines(&self, lines: &[String]) -> io::Result<()> {
+        self.text(&(lines.join("\n") + "\n"))
     }
 
     /// Prints a JSON result, indented.
@@ -34,7 +40,8 @@ impl Output {
 
     /// Prints a message beside the result.
     pub(crate) fn note(&self, text: &str) {
-        eprintln!("{text}");
+        // If the message cannot be printed there is nobody left to tell.
+        let _ = writeln!(self.stderr.lock(), "{text}");
     }
 
     /// A heading.

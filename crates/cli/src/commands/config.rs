@@ -6,7 +6,8 @@ use clawpen_rules::config::print::{self, Secrets};
 use clawpen_rules::config::schema::{json as json_schema, keys};
 use serde_json::json;
 
-use super::{CommandError, Format};
+use super::CommandError;
+use crate::args::{Format, SchemaArgs};
 use crate::config_report::{invalid_json, warning_text};
 use crate::exit::Outcome;
 use crate::output::{Output, safe};
@@ -81,9 +82,9 @@ pub(crate) fn validate(format: Format, output: &Output) -> Result<Outcome, Comma
 }
 
 /// Prints the JSON Schema for an editor.
-pub(crate) fn schema(own: bool, output: &Output) -> Result<Outcome, CommandError> {
+pub(crate) fn schema(args: &SchemaArgs, output: &Output) -> Result<Outcome, CommandError> {
     let (schema, title) =
-        if own { (&keys::OWN, "clawpen.json") } else { (&keys::ROOT, "openclaw.json") };
+        if args.own { (&keys::OWN, "clawpen.json") } else { (&keys::ROOT, "openclaw.json") };
     let mut text = print::json(&json_schema::document(schema, title), Secrets::None);
     text.push('\n');
     output.text(&text)?;

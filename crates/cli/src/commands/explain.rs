@@ -37,7 +37,7 @@ pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<Outcome, Comman
     if args.json {
         output.json(&answer)?;
     } else {
-        output.text(&text(&explanation, &answer, &store, output))?;
+        output.lines(&screen(&explanation, &answer, &store, output))?;
     }
     Ok(Outcome::Done)
 }
@@ -46,22 +46,19 @@ pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<Outcome, Comman
 fn docker_args(explanation: &Explanation, output: &Output) -> Result<Outcome, CommandError> {
     let spec = explanation.runtime.spec.as_ref();
     let spec = spec.map_err(|refused| CommandError::Question { what: refused.to_string() })?;
-    let mut text = String::from("docker\n");
-    for argument in spec.docker_args() {
-        text.push_str(&safe(&argument));
-        text.push('\n');
-    }
-    output.text(&text)?;
+    let mut lines = vec!["docker".to_owned()];
+    lines.extend(spec.docker_args().iter().map(|argument| safe(argument)));
+    output.lines(&lines)?;
     Ok(Outcome::Done)
 }
 
 /// The reference's screen, then ours.
-fn text(
+fn screen(
     explanation: &Explanation,
     answer: &wire::Explain,
     store: &config_store::Store,
     output: &Output,
-) -> String {
+) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     effective(answer, &mut lines, output);
     policy(answer, &mut lines, output);
@@ -80,7 +77,7 @@ fn text(
     lines.push(String::new());
     reasons(explanation, answer, &mut lines, output);
     origin_table(explanation, store, &mut lines, output);
-    lines.join("\n") + "\n"
+    lines
 }
 
 fn effective(answer: &wire::Explain, lines: &mut Vec<String>, output: &Output) {

@@ -9,9 +9,9 @@ use clawpen_rules::paths;
 use clawpen_rules::tool_policy::{self, AllowReason, BlockReason, Tool, Verdict};
 use serde_json::json;
 
+use super::CommandError;
 use super::explain::origin_text;
-use super::{CommandError, Format};
-use crate::args::Subject;
+use crate::args::{Format, Subject};
 use crate::exit::Outcome;
 use crate::output::{Output, safe};
 
@@ -51,22 +51,21 @@ pub(crate) fn tool(
         }))?,
         Format::Text => {
             let word = if shown.allowed { "yes" } else { "no" };
-            let mut text = format!(
-                "{word}: {} in {} ({})\n  rule: {} [{}]\n",
-                safe(tool.name().as_str()),
-                safe(&session(&explanation)),
-                safe(&explanation.placement.to_string()),
-                safe(&shown.reason),
-                safe(&shown.layer),
-            );
-            if let Some(origin) = place {
-                text.push_str(&format!("  from: {}\n", origin_text(origin, &store)));
-            }
-            push_changes(&mut text, &changes);
+            let mut lines = vec![
+                format!(
+                    "{word}: {} in {} ({})",
+                    safe(tool.name().as_str()),
+                    safe(&session(&explanation)),
+                    safe(&explanation.placement.to_string())
+                ),
+                format!("  rule: {} [{}]", safe(&shown.reason), safe(&shown.layer)),
+            ];
+            lines.extend(place.map(|origin| format!("  from: {}", origin_text(origin, &store))));
+            lines.extend(change_lines(&changes));
             if !is_known {
-                text.push_str("  note: this build's catalogue has no tool of that name\n");
+                lines.push("  note: this build's catalogue has no tool of that name".to_owned());
             }
-            output.text(&text)?;
+            output.lines(&lines)?;
         }
     }
     Ok(if shown.allowed { Outcome::Done } else { Outcome::Refused })
@@ -99,20 +98,20 @@ pub(crate) fn path(
                 }))?,
                 Format::Text => {
                     let access = if is_writable { "read and written" } else { "read, not written" };
-                    let mut text = format!(
-                        "yes: it may be {access}\n  inside: {}\n  host:   {}\n",
-                        safe(&found.container_path),
-                        safe(&found.host_path)
-                    );
+                    let mut lines = vec![
+                        format!("yes: it may be {access}"),
+                        format!("  inside: {}", safe(&found.container_path)),
+                        format!("  host:   {}", safe(&found.host_path)),
+                    ];
                     if !is_writable {
-                        let origin = &explanation.sandbox.workspace_access.origin;
-                        text.push_str(&format!(
-                            "  rule:   workspaceAccess `{}`, or a bind with `ro`; from: {}\n",
-                            explanation.sandbox.workspace_access.value.as_str(),
-                            origin_text(origin, &store)
+                        let asked = &explanation.sandbox.workspace_access;
+                        lines.push(format!(
+                            "  rule:   workspaceAccess `{}`, or a bind with `ro`; from: {}",
+                            asked.value.as_str(),
+                            origin_text(&asked.origin, &store)
                         ));
                     }
-                    output.text(&text)?;
+                    output.lines(&lines)?;
                 }
             }
             Ok(Outcome::Done)
@@ -125,17 +124,19 @@ pub(crate) fn path(
                     "session": session(&explanation),
                 }))?,
                 Format::Text => {
-                    let mut text =
-                        format!("no: {}\n  visible inside:\n", safe(&escape.to_string()));
-                    for mount in table.mounts() {
-                        text.push_str(&format!(
-                            "    {} <- {}\n",
-                            safe(&mount.container_root),
-                            safe(&mount.host_root)
-                        ));
-                    }
-                    text.push_str("  change: put the file there, or bind its directory in sandbox.docker.binds\n");
-                    output.text(&text)?;
+                    let mut lines = vec![
+                        format!("no: {}", safe(&escape.to_string())),
+                        "  visible inside:".to_owned(),
+                    ];
+                    lines.extend(table.mounts().iter().map(|mount| {
+                        format!("    {} <- {}", safe(&mount.container_root), safe(&mount.host_root))
+                    }));
+                    lines.push(
+                        "  change: put the file there, or bind its directory in \
+                         sandbox.docker.binds"
+                            .to_owned(),
+                    );
+                    output.lines(&lines)?;
                 }
             }
             Ok(Outcome::Refused)
@@ -211,9 +212,9 @@ pub(crate) fn bind(
         }))?,
         Format::Text => {
             let word = if is_allowed { "yes" } else { "no" };
-            let mut text = format!("{word}: {}\n", safe(&reason));
-            push_changes(&mut text, &changes);
-            output.text(&text)?;
+            let mut lines = vec![format!("{word}: {}", safe(&reason))];
+            lines.extend(change_lines(&changes));
+            output.lines(&lines)?;
         }
     }
     Ok(if is_allowed { Outcome::Done } else { Outcome::Refused })
@@ -234,8 +235,6 @@ fn session(explanation: &Explanation) -> String {
     explanation.session.key().map(ToString::to_string).unwrap_or_default()
 }
 
-fn push_changes(text: &mut String, changes: &[String]) {
-    for change in changes {
-        text.push_str(&format!("  change: {}\n", safe(change)));
-    }
+fn change_lines(changes: &[String]) -> impl Iterator<Item = String> {
+    changes.iter().map(|change| format!("  change: {}", safe(change)))
 }
