@@ -1,15 +1,20 @@
-//! `cargo xtask bench [ARGS]`: micro-benchmarks; ARGS go to them (a name runs only what matches).
+//! `cargo xtask bench [ARGS]`: the benchmarks, in a release build, against their budgets.
+//!
+//! ARGS go to the micro-benchmarks (a name runs only what matches).
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::tools::{cargo, run_through};
+use crate::tools::{cargo, run as run_command, run_through};
 
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
-    let mut command = cargo(&["bench", "--quiet", "--workspace", "--benches"]);
+    let mut micro = cargo(&["bench", "--quiet", "-p", "clawpen-rules", "--bench", "tool_policy"]);
     if !args.is_empty() {
-        command.arg("--").args(args);
+        micro.arg("--").args(args);
     }
-    run_through(&mut command)
+    run_command(&mut micro)?;
+    // Whole processes: the benchmark starts the release binary that stands beside it.
+    run_command(&mut cargo(&["build", "--quiet", "--release", "-p", "clawpen"]))?;
+    run_through(&mut cargo(&["bench", "--quiet", "-p", "clawpen-tests", "--bench", "explain"]))
 }
