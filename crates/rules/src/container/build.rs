@@ -10,10 +10,10 @@ use super::{
 use crate::config::sandbox::{DockerConfig, Ulimit};
 use crate::config::setting::{Origin, Setting};
 use crate::environment::{Filter, Filtered};
-use crate::host_files::{FactError, HostFiles};
+use crate::host_files::HostFiles;
 use crate::mounts::{
-    self, BindDecision, BindPolicy, Blocklist, CheckedBind, Isolation, IsolationRefusal,
-    KnownPlaces, NamespaceJoin, ProfileKind, ReservedTargets, Roots, Sources, Targets,
+    self, BindDecision, BindPolicy, CheckedBind, Isolation, IsolationRefusal, NamespaceJoin,
+    ProfileKind,
 };
 use crate::workspace::Layout;
 
@@ -41,26 +41,6 @@ pub struct ContainerBuilder<'a> {
     ulimits: Vec<(String, Setting<Ulimit>)>,
     binds: Vec<Setting<String>>,
     setup: Option<String>,
-}
-
-/// What the config allows binds to do in a sandbox with this layout.
-pub fn bind_policy(
-    docker: &DockerConfig,
-    layout: &Layout,
-    known: &KnownPlaces,
-    files: &impl HostFiles,
-) -> Result<BindPolicy, FactError> {
-    let sources = if is_set(docker.allow_external_bind_sources.as_ref()) {
-        Sources::Anywhere
-    } else {
-        Sources::Below(Roots::resolve(&[layout.mounted(), layout.agent()], files)?)
-    };
-    let targets = if is_set(docker.allow_reserved_container_targets.as_ref()) {
-        Targets::Anywhere
-    } else {
-        Targets::NotOver(ReservedTargets::new(layout.workdir()))
-    };
-    Ok(BindPolicy { sources, targets, blocklist: Blocklist::resolve(known, files)? })
 }
 
 fn is_set(flag: Option<&Setting<bool>>) -> bool {

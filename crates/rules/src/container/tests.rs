@@ -7,7 +7,7 @@ use crate::config::sandbox::{Owner, SandboxConfig, Scope, WorkspaceAccess};
 use crate::config::tree::FileId;
 use crate::environment::Filter;
 use crate::host_files::{EntryKind, FileTable};
-use crate::mounts::KnownPlaces;
+use crate::mounts::{BindPolicy, KnownPlaces};
 use crate::workspace::{Directories, OwnDirectory};
 
 #[test]
@@ -30,7 +30,7 @@ fn the_default_container_is_locked_down() {
 fn an_unconfigured_builder_gives_less_than_the_defaults() {
     let layout = layout(WorkspaceAccess::ReadOnly, "/workspace");
     let config = resolve("{}");
-    let policy = bind_policy(&config.docker, &layout, &KnownPlaces::default(), &files()).unwrap();
+    let policy = policy(&config, &layout);
     let image = config.docker.image.clone();
     let spec =
         ContainerSpec::locked_down(identity(&config), &layout, image).build(&policy, &files());
@@ -143,7 +143,7 @@ fn a_session_key_stays_inside_its_label() {
     let scope = ScopeKey::stored("x\n--privileged --label=y").unwrap();
     let identity = Identity { scope, ..identity(&config) };
     let layout = layout(WorkspaceAccess::None, "/workspace");
-    let policy = bind_policy(&config.docker, &layout, &KnownPlaces::default(), &files()).unwrap();
+    let policy = policy(&config, &layout);
     let spec = ContainerSpec::locked_down(identity, &layout, config.docker.image.clone())
         .build(&policy, &files())
         .unwrap();
@@ -211,8 +211,13 @@ fn files() -> FileTable {
     FileTable::new().with("/home/u/ws/a", EntryKind::Directory)
 }
 
+fn policy(config: &SandboxConfig, layout: &Layout) -> BindPolicy {
+    let known = KnownPlaces::default();
+    BindPolicy::resolve(&config.docker, &layout.bind_roots(), &known, &files()).unwrap()
+}
+
 fn build_in(config: &SandboxConfig, layout: &Layout) -> Result<ContainerSpec, ContainerRefused> {
-    let policy = bind_policy(&config.docker, layout, &KnownPlaces::default(), &files()).unwrap();
+    let policy = policy(config, layout);
     ContainerSpec::locked_down(identity(config), layout, config.docker.image.clone())
         .configured(&config.docker, &Filter::except_credentials())
         .build(&policy, &files())
