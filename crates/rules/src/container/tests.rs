@@ -118,6 +118,61 @@ fn host_directories_that_cannot_be_written_as_a_mount_are_refused() {
 }
 
 #[test]
+fn a_workspace_that_shows_what_no_sandbox_may_see_is_refused() {
+    let known =
+        KnownPlaces { homes: vec!["/home/u".into()], guarded: vec!["/state/openclaw.json".into()] };
+    for (agent, shown) in [
+        ("/", Some("/")),
+        ("/var", Some("/var/run")),
+        ("/home", Some("/home")),
+        ("/home/u", Some("/home/u/.aws")),
+        ("/state", Some("/state/openclaw.json")),
+        ("/link", Some("/")),
+        ("/etc/ws", Some("/etc")),
+        ("/root", Some("/root")),
+        ("/home/u/ws", None),
+        ("/root/ws", None),
+    ] {
+        let files = files().with_link("/link", "/");
+        let directories = Directories {
+            root: "/state/sandboxes".into(),
+            own: OwnDirectory::Named("s-1".into()),
+            agent: agent.into(),
+            workdir: "/workspace".into(),
+        };
+        let layout = Layout::plan(WorkspaceAccess::ReadWrite, &directories);
+        let config = resolve("{}");
+        let roots = layout.bind_roots();
+        let policy = BindPolicy::resolve(&config.docker, &roots, &known, &files).unwrap();
+        let image = config.docker.image.clone();
+        let spec =
+            ContainerSpec::locked_down(identity(&config), &layout, image).build(&policy, &files);
+        let expected = shown.map(|shown| SpecProblem::WorkspaceShows {
+            path: agent.to_owned(),
+            shown: shown.to_owned(),
+        });
+        assert_eq!(spec.err().map(|refused| refused.problem), expected, "{agent}");
+    }
+}
+
+#[test]
+fn a_workspace_that_leads_nobody_knows_where_is_refused() {
+    let files = files().with_link("/loop", "loop");
+    let config = resolve("{}");
+    let policy = policy(&config, &layout(WorkspaceAccess::None, "/workspace"));
+    let directories = Directories {
+        root: "/state/sandboxes".into(),
+        own: OwnDirectory::Shared,
+        agent: "/loop/ws".into(),
+        workdir: "/workspace".into(),
+    };
+    let layout = Layout::plan(WorkspaceAccess::ReadWrite, &directories);
+    let image = config.docker.image.clone();
+    let spec = ContainerSpec::locked_down(identity(&config), &layout, image).build(&policy, &files);
+    assert!(matches!(spec.unwrap_err().problem, SpecProblem::Bind(_)));
+}
+
+#[test]
 fn limits_are_written_as_the_config_means_them() {
     check_limits("{pidsLimit: 0, cpus: -1, memory: '  '}", "");
     check_limits("{pidsLimit: 64, cpus: 0.5}", "--pids-limit 64 --cpus 0.5");
