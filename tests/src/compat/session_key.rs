@@ -168,9 +168,6 @@ fn slug(key: &str) -> String {
 }
 
 fn hash(text: &str, digits: usize) -> String {
-    let mut hex = String::new();
-    for byte in Sha256::digest(text) {
-        hex += &format!("{byte:02x}");
-    }
-    hex[..digits].to_owned()
+    let pairs: Vec<String> = Sha256::digest(text).iter().map(|b| format!("{b:02x}")).collect();
+    pairs.concat()[..digits].to_owned()
 }

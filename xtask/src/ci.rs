@@ -1,0 +1,17 @@
+//! `cargo xtask ci`: all there is. Nothing is skipped: what is missing is installed or fails.
+
+use std::process::ExitCode;
+
+use crate::steps::Steps;
+use crate::{check, fuzz, replay, test};
+
+pub(crate) fn run() -> ExitCode {
+    let mut steps = Steps::default();
+    check::sources(&mut steps);
+    steps.run("tests", || test::all(&[]));
+    steps.run("documentation tests", test::documentation);
+    steps.run("fuzzing", || fuzz::every_target(fuzz::DEFAULT_SECONDS));
+    // Last, so that the tally of the recorded rows stands right above the summary.
+    steps.run("recorded rows", replay::corpus);
+    steps.finish()
+}

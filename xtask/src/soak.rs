@@ -1,0 +1,27 @@
+//! `cargo xtask soak [MINUTES]`: what is too slow for every commit. Ten minutes of fuzzing per
+//! target, and 100,000 cases per property.
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::fuzz;
+use crate::steps::Steps;
+use crate::tools::{cargo, run as run_command};
+
+const DEFAULT_MINUTES: u64 = 10;
+
+pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
+    let minutes = match args {
+        [] => DEFAULT_MINUTES,
+        [minutes] => minutes.parse().with_context(|| format!("minutes: `{minutes}`"))?,
+        [_, extra, ..] => bail!("takes one argument, got `{extra}` too"),
+    };
+    let mut steps = Steps::default();
+    steps.run("properties", || {
+        let mut tests = cargo(&["test", "--release", "--quiet", "--workspace", "--lib"]);
+        run_command(tests.env("PROPTEST_CASES", "100000"))
+    });
+    steps.run("fuzzing", || fuzz::every_target(minutes.saturating_mul(60)));
+    Ok(steps.finish())
+}
