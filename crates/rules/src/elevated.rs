@@ -118,24 +118,13 @@ pub fn decide(
     if provider.is_empty() {
         return ElevatedVerdict::Refused(vec![GateFailure::Provider]);
     }
-    let mut grant = None;
-    for (scope, list) in [
-        (GateScope::Global, Some(gates.global_list(provider))),
-        (GateScope::Agent, gates.agent_list(provider)),
-    ] {
-        let Some(list) = list else { continue };
-        match sender.find(&list) {
-            Some(found) => grant = Some(found),
-            None => {
-                let failure = GateFailure::AllowFrom(scope, provider.to_owned());
-                return ElevatedVerdict::Refused(vec![failure]);
-            }
-        }
-    }
-    match grant {
-        Some(grant) => ElevatedVerdict::Allowed(grant),
-        None => ElevatedVerdict::Refused(vec![GateFailure::Provider]),
-    }
+    let refused =
+        |scope| ElevatedVerdict::Refused(vec![GateFailure::AllowFrom(scope, provider.to_owned())]);
+    let Some(grant) = sender.find(&gates.global_list(provider)) else {
+        return refused(GateScope::Global);
+    };
+    let Some(list) = gates.agent_list(provider) else { return ElevatedVerdict::Allowed(grant) };
+    sender.find(&list).map_or_else(|| refused(GateScope::Agent), ElevatedVerdict::Allowed)
 }
 
 /// What the config alone says about elevated, before anyone has written.

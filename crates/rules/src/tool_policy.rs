@@ -38,6 +38,8 @@ pub use refusal::{SandboxRefusal, sandbox_refusal};
 pub use sandbox::{ListSource, SandboxPolicy, SourceScope};
 pub use warning::{Problem, Warning};
 
+use std::collections::HashSet;
+
 use crate::config::setting::Origin;
 use name::Subject;
 
@@ -132,13 +134,8 @@ impl PolicyLayer {
 }
 
 fn texts(entries: &[Entry]) -> Vec<&str> {
-    let mut texts: Vec<&str> = Vec::new();
-    for entry in entries {
-        if !texts.contains(&entry.text.as_str()) {
-            texts.push(&entry.text);
-        }
-    }
-    texts
+    let mut seen = HashSet::new();
+    entries.iter().map(|entry| entry.text.as_str()).filter(|text| seen.insert(*text)).collect()
 }
 
 impl Verdict<'_> {

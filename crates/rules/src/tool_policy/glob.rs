@@ -2,7 +2,16 @@
 //!
 //! No other character is special. The pattern is cut at its stars once; matching then finds each
 //! piece as far left as possible, which is right for `*` and takes time linear in the name however
-//! many stars a config writes.
+//! many stars a config writes. Pieces are prepared for the search when the list is compiled: the
+//! standard library's search prepares them at every call, which costs more than it finds.
+
+/// A text to be found in another, with the table of Knuth, Morris and Pratt: for each length of a
+/// partial match, how much of it is still one after the next byte has failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Piece {
+    text: Vec<u8>,
+    fallback: Vec<usize>,
+}
 
 /// A compiled pattern with at least one `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,7 +19,7 @@ pub(super) struct Glob {
     /// What the name starts with.
     head: String,
     /// What it holds in between, in order; never empty pieces.
-    middle: Vec<String>,
+    middle: Vec<Piece>,
     /// What it ends with.
     tail: String,
 }
@@ -23,21 +32,54 @@ impl Glob {
         let pieces = middle.split('*').filter(|piece| !piece.is_empty());
         Some(Self {
             head: head.to_owned(),
-            middle: pieces.map(str::to_owned).collect(),
+            middle: pieces.map(Piece::compile).collect(),
             tail: tail.to_owned(),
         })
     }
 
     /// Says whether the whole name fits.
     pub(super) fn matches(&self, name: &str) -> bool {
-        let Some(rest) = name.strip_prefix(self.head.as_str()) else { return false };
+        let (head, tail) = (self.head.as_bytes(), self.tail.as_bytes());
         // The tail goes first: what the pieces in between may use ends where it begins.
-        let Some(mut rest) = rest.strip_suffix(self.tail.as_str()) else { return false };
-        for piece in &self.middle {
-            let Some((_, after)) = rest.split_once(piece.as_str()) else { return false };
-            rest = after;
+        let rest = name.as_bytes().get(head.len()..);
+        let rest = rest.and_then(|rest| rest.get(..rest.len().checked_sub(tail.len())?));
+        let Some(rest) = rest else { return false };
+        // An empty end is the usual case, and comparing nothing is far from free: the vectorised
+        // `memcmp` of the C library takes 100 ns for it where the pointer is a dangling one.
+        let fits = (head.is_empty() || name.as_bytes().starts_with(head))
+            && (tail.is_empty() || name.as_bytes().ends_with(tail));
+        let mut bytes = rest.iter().copied();
+        fits && self.middle.iter().all(|piece| piece.find(&mut bytes))
+    }
+}
+
+impl Piece {
+    fn compile(text: &str) -> Self {
+        let text = text.as_bytes().to_vec();
+        let mut piece = Self { fallback: vec![0; text.len()], text };
+        let mut matched = 0;
+        for position in 1..piece.text.len() {
+            matched = piece.advance(matched, piece.text[position]);
+            piece.fallback[position] = matched;
         }
-        true
+        piece
+    }
+
+    /// Reads up to the end of the first occurrence; says whether there is one.
+    fn find(&self, bytes: &mut impl Iterator<Item = u8>) -> bool {
+        let mut matched = 0;
+        bytes.any(|byte| {
+            matched = self.advance(matched, byte);
+            matched == self.text.len()
+        })
+    }
+
+    /// How much is matched after one more byte, if `matched` bytes were before it.
+    fn advance(&self, mut matched: usize, byte: u8) -> usize {
+        while matched > 0 && self.text.get(matched) != Some(&byte) {
+            matched = self.fallback[matched - 1];
+        }
+        matched + usize::from(self.text.get(matched) == Some(&byte))
     }
 }
 
@@ -59,6 +101,7 @@ mod tests {
         check("sessions_*", "session_status", false);
         check("e?*", "exec", false);
         check("*ab*ab", "xab", false);
+        check("*aab*", "aaab", true);
     }
 
     #[test]
@@ -69,8 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn equals_the_obvious_recursive_matcher(pattern in "[ab*]{0,7}", name in "[ab]{0,9}") {
-            prop_assume!(pattern.contains('*'));
+        fn equals_the_obvious_recursive_matcher(pattern in "[aé*]{0,4}[*][aé*]{0,5}", name in "[aé]{0,12}") {
             let glob = Glob::compile(&pattern).expect("it has a star");
             prop_assert_eq!(glob.matches(&name), naive(pattern.as_bytes(), name.as_bytes()));
         }
@@ -79,12 +121,11 @@ mod tests {
     fn naive(pattern: &[u8], name: &[u8]) -> bool {
         match (pattern.split_first(), name.split_first()) {
             (None, None) => true,
-            (None, Some(_)) => false,
             (Some((b'*', rest)), _) => (0..=name.len()).any(|skip| naive(rest, &name[skip..])),
             (Some((wanted, pattern)), Some((found, name))) => {
                 wanted == found && naive(pattern, name)
             }
-            (Some(_), None) => false,
+            (None, Some(_)) | (Some(_), None) => false,
         }
     }
 

@@ -356,7 +356,8 @@ impl<'a> Building<'a> {
         for list in [&policy.allow, &policy.deny] {
             let mut written: Vec<Written> = Vec::new();
             for named in list {
-                if !written.contains(&named.written) {
+                // The names of one entry stand together.
+                if written.last() != Some(&named.written) {
                     written.push(named.written.clone());
                 }
             }

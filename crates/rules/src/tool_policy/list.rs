@@ -94,18 +94,14 @@ pub fn expand<'a>(list: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     names.filter(|name| seen.insert(name.clone())).collect()
 }
 
-/// The same, each name with the entry it came from.
+/// The same, each name with the entry it came from. A name that several entries stand for comes
+/// once for each: to take it away, all of them must go.
 pub(super) fn expand_written(list: &[Written]) -> Vec<Named> {
-    let mut expanded: Vec<Named> = Vec::new();
-    let mut seen = HashSet::new();
-    for written in list {
-        for name in expand_entry(&written.text) {
-            if seen.insert(name.clone()) {
-                expanded.push(Named { name, written: written.clone() });
-            }
-        }
-    }
-    expanded
+    let names = |written: &Written| {
+        let named = |name| Named { name, written: written.clone() };
+        expand_entry(&written.text).into_iter().map(named).collect::<Vec<_>>()
+    };
+    list.iter().flat_map(names).collect()
 }
 
 /// What one entry stands for.
@@ -158,14 +154,11 @@ impl List {
                 }
                 return;
             }
-            if self.names.contains_key(&name) {
-                return;
-            }
             Pattern::Name(name)
         };
         match &pattern {
             Pattern::Name(name) => {
-                self.names.insert(name.clone(), position);
+                self.names.entry(name.clone()).or_insert(position);
             }
             Pattern::Glob(_) | Pattern::Plugins | Pattern::OwnerTools => {
                 self.patterns.push(position);
@@ -201,12 +194,12 @@ impl List {
 
     /// Every entry that matches, in written order.
     pub(super) fn all_matching(&self, tool: Subject<'_>) -> Vec<&Entry> {
-        let plugin = tool.plugin.and_then(|id| self.position_of_plugin(id));
-        let entries = self.entries.iter().enumerate();
-        entries
-            .filter(|(position, entry)| Some(*position) == plugin || entry.matches(tool))
-            .map(|(_, entry)| entry)
-            .collect()
+        let id = tool.plugin.filter(|id| self.position_of_plugin(id).is_some());
+        let plugin = id.map(Subject::core);
+        let matches = |entry: &&Entry| {
+            entry.matches(tool) || plugin.is_some_and(|id| entry.is_name() && entry.matches(id))
+        };
+        self.entries.iter().filter(matches).collect()
     }
 
     /// The entry that is a plugin's id. Where the id is also the name of a core tool, an allow
@@ -248,6 +241,14 @@ impl Entry {
         match &self.pattern {
             Pattern::Glob(_) => true,
             Pattern::Name(_) | Pattern::Plugins | Pattern::OwnerTools => false,
+        }
+    }
+
+    /// Says whether the entry is a name, of a tool or of a plugin.
+    fn is_name(&self) -> bool {
+        match &self.pattern {
+            Pattern::Name(_) => true,
+            Pattern::Glob(_) | Pattern::Plugins | Pattern::OwnerTools => false,
         }
     }
 }

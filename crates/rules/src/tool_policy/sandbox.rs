@@ -4,6 +4,8 @@
 //! they are never merged across the two. What `explain` prints and what the evaluator enforces is
 //! this one value.
 
+use std::collections::HashSet;
+
 use super::catalogue::CHANNELS;
 use super::list::{self, List, Named, Side, Written};
 use super::name::Subject;
@@ -44,7 +46,8 @@ const GLOBAL: &[&str] = &["tools", "sandbox", "tools"];
 /// The resolved policy, with where each list comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxPolicy {
-    /// Expanded names and patterns; empty means everything that is not denied.
+    /// Expanded names and patterns; empty means everything that is not denied. A name comes once
+    /// for every entry that stands for it.
     pub allow: Vec<Named>,
     pub deny: Vec<Named>,
     pub allow_source: ListSource,
@@ -98,12 +101,14 @@ impl SandboxPolicy {
         scopes.resolve()
     }
 
+    /// The allow list without repeats, as `explain` prints it.
     pub fn allow_names(&self) -> Vec<&str> {
-        self.allow.iter().map(|named| named.name.as_str()).collect()
+        distinct(&self.allow)
     }
 
+    /// The deny list without repeats.
     pub fn deny_names(&self) -> Vec<&str> {
-        self.deny.iter().map(|named| named.name.as_str()).collect()
+        distinct(&self.deny)
     }
 
     /// Where the allow list is written; a built-in one names the key that would replace it.
@@ -112,6 +117,12 @@ impl SandboxPolicy {
         let mut written = written.filter(|origin| origin.place.is_some());
         written.next().cloned().unwrap_or_else(|| Origin::built_in(self.allow_source.key))
     }
+}
+
+fn distinct(list: &[Named]) -> Vec<&str> {
+    let mut seen = HashSet::new();
+    let names = list.iter().map(|named| named.name.as_str());
+    names.filter(|name| seen.insert(*name)).collect()
 }
 
 /// The section of the agent and the global one; an absent section has no lists.

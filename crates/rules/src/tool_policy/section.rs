@@ -1,5 +1,7 @@
 //! A section of the config that holds `allow`, `alsoAllow` and `deny`, and the policy it means.
 
+use std::collections::HashSet;
+
 use super::list::Written;
 use crate::config::setting::{Layer, Origin};
 use crate::config::tree::At;
@@ -59,11 +61,7 @@ impl Section {
 
 /// Both lists without repeats, in order.
 pub(super) fn union(first: &[Written], second: &[Written]) -> Vec<Written> {
-    let mut both: Vec<Written> = Vec::with_capacity(first.len() + second.len());
-    for entry in first.iter().chain(second) {
-        if !both.iter().any(|known| known.text == entry.text) {
-            both.push(entry.clone());
-        }
-    }
-    both
+    let mut seen = HashSet::new();
+    let both = first.iter().chain(second);
+    both.filter(|entry| seen.insert(entry.text.as_str())).cloned().collect()
 }

@@ -130,6 +130,7 @@ fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a
         _ => return None,
     };
     names
+        .filter(|name| name.len().abs_diff(wanted.len()) <= allowed)
         .map(|name| (distance(&wanted, &name.chars().collect::<Vec<_>>()), name))
         .filter(|(distance, _)| (1..=allowed).contains(distance))
         .min_by_key(|(distance, _)| *distance)

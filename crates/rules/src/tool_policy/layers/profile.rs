@@ -129,12 +129,9 @@ fn find(agent: &Scope<'_>, global: &Scope<'_>, implied: &[Written]) -> Option<Fo
     let allow: Vec<Written> = profile.tools()?.into_iter().map(entry).collect();
     let extra = agent.also_allow().or(global.also_allow()).unwrap_or_default();
     // Where nothing hides anything: beside the `alsoAllow` in force, else beside the profile.
-    let scope = match (agent.also_allow(), global.also_allow()) {
-        (Some(_), _) => agent,
-        (None, Some(_)) => global,
-        (None, None) if agent.profile().is_some() => agent,
-        (None, None) => global,
-    };
+    let is_agents = agent.also_allow().is_some()
+        || (global.also_allow().is_none() && agent.profile().is_some());
+    let scope = if is_agents { agent } else { global };
     let remedy = match scope.section() {
         Some(section) if !section.has_allow_entries() => {
             Remedy::AddTool { key: format!("{}.alsoAllow", section.key) }
