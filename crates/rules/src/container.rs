@@ -18,7 +18,7 @@ mod refused;
 mod shape;
 pub mod workdir;
 
-pub use build::{ContainerBuilder, bind_policy};
+pub use build::ContainerBuilder;
 pub use refused::{ContainerRefused, SpecProblem};
 pub use shape::ShapeProblem;
 

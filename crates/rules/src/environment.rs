@@ -12,6 +12,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use crate::ids::trim;
+
 /// The longest value that passes without a remark, in UTF-16 units.
 const LONG_VALUE: usize = 32_768;
 /// From this length on, a value of base64 characters only is remarked upon.
@@ -80,7 +82,7 @@ pub enum EnvDecision {
 /// Why a variable is kept out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BlockReason {
-    /// The name is one of [`CREDENTIALS`].
+    /// The name is that of a credential we know.
     Credential,
     /// The name ends like a credential's.
     CredentialEnding(&'static str),
@@ -189,7 +191,7 @@ impl Filter {
     pub fn apply<'a>(&self, variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Filtered {
         let mut filtered = Filtered::default();
         for (name, value) in variables {
-            let name = name.trim();
+            let name = trim(name);
             if name.is_empty() {
                 continue;
             }

@@ -98,6 +98,11 @@ impl Layout {
         &self.workdir
     }
 
+    /// The directories that configured binds may come from.
+    pub fn bind_roots(&self) -> [&str; 2] {
+        [self.mounted(), self.agent()]
+    }
+
     /// The mounts, in the order they are made.
     pub fn mounts(&self) -> Vec<WorkspaceMount> {
         let mount = |source: &str, target: &str, access| WorkspaceMount {

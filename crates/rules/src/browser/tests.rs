@@ -3,9 +3,8 @@ use crate::config::Config;
 use crate::config::json5;
 use crate::config::sandbox::WorkspaceAccess;
 use crate::config::tree::FileId;
-use crate::container::bind_policy;
 use crate::host_files::FileTable;
-use crate::mounts::KnownPlaces;
+use crate::mounts::{BindPolicy, KnownPlaces};
 use crate::scope::ScopeKey;
 use crate::tool_policy::{self, Layers, Tool};
 use crate::workspace::{Directories, OwnDirectory};
@@ -112,7 +111,8 @@ fn build(browser: &str) -> Result<BrowserSpec, BrowserRefused> {
     let name = scope.container_name(config.scope.value, &config.browser.container_prefix.value);
     let files = FileTable::new();
     let docker = config.browser_docker();
-    let policy = bind_policy(&docker, &layout, &KnownPlaces::default(), &files).unwrap();
+    let known = KnownPlaces::default();
+    let policy = BindPolicy::resolve(&docker, &layout.bind_roots(), &known, &files).unwrap();
     let plan = BrowserPlan {
         identity: Identity { name, scope, created_at_ms: 7, fingerprint: None },
         layout: &layout,

@@ -10,12 +10,15 @@ use super::{
 use crate::config::sandbox::{DockerConfig, Ulimit};
 use crate::config::setting::{Origin, Setting};
 use crate::environment::{Filter, Filtered};
-use crate::host_files::{FactError, HostFiles};
+use crate::host_files::HostFiles;
 use crate::mounts::{
-    self, BindDecision, BindPolicy, Blocklist, CheckedBind, Isolation, IsolationRefusal,
-    KnownPlaces, NamespaceJoin, ProfileKind, ReservedTargets, Roots, Sources, Targets,
+    self, BindDecision, BindPolicy, CheckedBind, Isolation, IsolationRefusal, NamespaceJoin,
+    ProfileKind, Refusal, Sources, Targets, Touch,
 };
 use crate::workspace::Layout;
+
+/// Blocked as a source of binds, but where the state directory of a gateway run by root lies.
+const ROOTS_HOME: &str = "/root";
 
 /// A container in the making; everything is shut until a call opens it.
 #[derive(Debug, Clone)]
@@ -41,26 +44,6 @@ pub struct ContainerBuilder<'a> {
     ulimits: Vec<(String, Setting<Ulimit>)>,
     binds: Vec<Setting<String>>,
     setup: Option<String>,
-}
-
-/// What the config allows binds to do in a sandbox with this layout.
-pub fn bind_policy(
-    docker: &DockerConfig,
-    layout: &Layout,
-    known: &KnownPlaces,
-    files: &impl HostFiles,
-) -> Result<BindPolicy, FactError> {
-    let sources = if is_set(docker.allow_external_bind_sources.as_ref()) {
-        Sources::Anywhere
-    } else {
-        Sources::Below(Roots::resolve(&[layout.mounted(), layout.agent()], files)?)
-    };
-    let targets = if is_set(docker.allow_reserved_container_targets.as_ref()) {
-        Targets::Anywhere
-    } else {
-        Targets::NotOver(ReservedTargets::new(layout.workdir()))
-    };
-    Ok(BindPolicy { sources, targets, blocklist: Blocklist::resolve(known, files)? })
 }
 
 fn is_set(flag: Option<&Setting<bool>>) -> bool {
@@ -244,6 +227,7 @@ impl<'a> ContainerBuilder<'a> {
         let binds = self.checked_binds(policy, files)?;
         self.check_isolation()?;
         self.check_places(&binds)?;
+        self.check_workspace(policy, files)?;
         self.check_words()?;
         let network = self.checked_network()?;
         let mut limits = self.limits.clone();
@@ -315,6 +299,38 @@ impl<'a> ContainerBuilder<'a> {
             let origin = setting.as_ref().map(|setting| &setting.origin);
             refused(SpecProblem::Isolation(refusal), origin)
         })
+    }
+
+    /// Checks that no workspace shows what no sandbox may see: whoever can write the config file or
+    /// an engine's socket is not in a sandbox.
+    fn check_workspace(
+        &self,
+        policy: &BindPolicy,
+        files: &impl HostFiles,
+    ) -> Result<(), ContainerRefused> {
+        let blocklist = policy.blocklist.clone();
+        let policy =
+            BindPolicy { sources: Sources::Anywhere, targets: Targets::Anywhere, blocklist };
+        for mount in self.layout.mounts() {
+            let entry = format!("{}:/mnt/workspace", mount.source);
+            let problem = match mounts::decide(&entry, &policy, files) {
+                BindDecision::Allow(_) | BindDecision::Blank => continue,
+                // Root keeps its workspaces at home like everyone else.
+                BindDecision::Refuse(Refusal::Blocked {
+                    source,
+                    touch: Touch::Targets,
+                    path,
+                    ..
+                }) if path == ROOTS_HOME && source != ROOTS_HOME => continue,
+                BindDecision::Refuse(Refusal::Blocked { path, .. }) => {
+                    SpecProblem::WorkspaceShows { path: mount.source, shown: path }
+                }
+                // Also where nobody could say where the directory leads.
+                BindDecision::Refuse(refusal) => SpecProblem::Bind(Box::new(refusal)),
+            };
+            return Err(refused(problem, None));
+        }
+        Ok(())
     }
 
     /// Checks that everything has a place of its own in the container.

@@ -33,6 +33,10 @@ pub enum SpecProblem {
     Workdir { workdir: String, problem: ShapeProblem },
     #[error("host directory `{path}` {problem}; it cannot be mounted")]
     HostDirectory { path: String, problem: ShapeProblem },
+    #[error(
+        "workspace `{path}` shows `{shown}`, which no sandbox may see; choose another directory"
+    )]
+    WorkspaceShows { path: String, shown: String },
     #[error("tmpfs `{entry}` {problem}")]
     Tmpfs { entry: String, problem: ShapeProblem },
     #[error("user `{user}` {problem}; write it as `user`, `uid` or `uid:gid`")]

@@ -7,7 +7,7 @@ use crate::config::sandbox::{Owner, SandboxConfig, Scope, WorkspaceAccess};
 use crate::config::tree::FileId;
 use crate::environment::Filter;
 use crate::host_files::{EntryKind, FileTable};
-use crate::mounts::KnownPlaces;
+use crate::mounts::{BindPolicy, KnownPlaces};
 use crate::workspace::{Directories, OwnDirectory};
 
 #[test]
@@ -30,7 +30,7 @@ fn the_default_container_is_locked_down() {
 fn an_unconfigured_builder_gives_less_than_the_defaults() {
     let layout = layout(WorkspaceAccess::ReadOnly, "/workspace");
     let config = resolve("{}");
-    let policy = bind_policy(&config.docker, &layout, &KnownPlaces::default(), &files()).unwrap();
+    let policy = policy(&config, &layout);
     let image = config.docker.image.clone();
     let spec =
         ContainerSpec::locked_down(identity(&config), &layout, image).build(&policy, &files());
@@ -118,6 +118,61 @@ fn host_directories_that_cannot_be_written_as_a_mount_are_refused() {
 }
 
 #[test]
+fn a_workspace_that_shows_what_no_sandbox_may_see_is_refused() {
+    let known =
+        KnownPlaces { homes: vec!["/home/u".into()], guarded: vec!["/state/openclaw.json".into()] };
+    for (agent, shown) in [
+        ("/", Some("/")),
+        ("/var", Some("/var/run")),
+        ("/home", Some("/home")),
+        ("/home/u", Some("/home/u/.aws")),
+        ("/state", Some("/state/openclaw.json")),
+        ("/link", Some("/")),
+        ("/etc/ws", Some("/etc")),
+        ("/root", Some("/root")),
+        ("/home/u/ws", None),
+        ("/root/ws", None),
+    ] {
+        let files = files().with_link("/link", "/");
+        let directories = Directories {
+            root: "/state/sandboxes".into(),
+            own: OwnDirectory::Named("s-1".into()),
+            agent: agent.into(),
+            workdir: "/workspace".into(),
+        };
+        let layout = Layout::plan(WorkspaceAccess::ReadWrite, &directories);
+        let config = resolve("{}");
+        let roots = layout.bind_roots();
+        let policy = BindPolicy::resolve(&config.docker, &roots, &known, &files).unwrap();
+        let image = config.docker.image.clone();
+        let spec =
+            ContainerSpec::locked_down(identity(&config), &layout, image).build(&policy, &files);
+        let expected = shown.map(|shown| SpecProblem::WorkspaceShows {
+            path: agent.to_owned(),
+            shown: shown.to_owned(),
+        });
+        assert_eq!(spec.err().map(|refused| refused.problem), expected, "{agent}");
+    }
+}
+
+#[test]
+fn a_workspace_that_leads_nobody_knows_where_is_refused() {
+    let files = files().with_link("/loop", "loop");
+    let config = resolve("{}");
+    let policy = policy(&config, &layout(WorkspaceAccess::None, "/workspace"));
+    let directories = Directories {
+        root: "/state/sandboxes".into(),
+        own: OwnDirectory::Shared,
+        agent: "/loop/ws".into(),
+        workdir: "/workspace".into(),
+    };
+    let layout = Layout::plan(WorkspaceAccess::ReadWrite, &directories);
+    let image = config.docker.image.clone();
+    let spec = ContainerSpec::locked_down(identity(&config), &layout, image).build(&policy, &files);
+    assert!(matches!(spec.unwrap_err().problem, SpecProblem::Bind(_)));
+}
+
+#[test]
 fn limits_are_written_as_the_config_means_them() {
     check_limits("{pidsLimit: 0, cpus: -1, memory: '  '}", "");
     check_limits("{pidsLimit: 64, cpus: 0.5}", "--pids-limit 64 --cpus 0.5");
@@ -143,7 +198,7 @@ fn a_session_key_stays_inside_its_label() {
     let scope = ScopeKey::stored("x\n--privileged --label=y").unwrap();
     let identity = Identity { scope, ..identity(&config) };
     let layout = layout(WorkspaceAccess::None, "/workspace");
-    let policy = bind_policy(&config.docker, &layout, &KnownPlaces::default(), &files()).unwrap();
+    let policy = policy(&config, &layout);
     let spec = ContainerSpec::locked_down(identity, &layout, config.docker.image.clone())
         .build(&policy, &files())
         .unwrap();
@@ -211,8 +266,13 @@ fn files() -> FileTable {
     FileTable::new().with("/home/u/ws/a", EntryKind::Directory)
 }
 
+fn policy(config: &SandboxConfig, layout: &Layout) -> BindPolicy {
+    let known = KnownPlaces::default();
+    BindPolicy::resolve(&config.docker, &layout.bind_roots(), &known, &files()).unwrap()
+}
+
 fn build_in(config: &SandboxConfig, layout: &Layout) -> Result<ContainerSpec, ContainerRefused> {
-    let policy = bind_policy(&config.docker, layout, &KnownPlaces::default(), &files()).unwrap();
+    let policy = policy(config, layout);
     ContainerSpec::locked_down(identity(config), layout, config.docker.image.clone())
         .configured(&config.docker, &Filter::except_credentials())
         .build(&policy, &files())

@@ -7,11 +7,11 @@ use clawpen_engine::host_files::RealFiles;
 use clawpen_rules::browser::{
     self, BrowserDecision, BrowserPlan, BrowserSpec, NetworkNeed, ViewerPassword,
 };
-use clawpen_rules::config::sandbox::{Owner, SandboxConfig};
+use clawpen_rules::config::sandbox::{DockerConfig, Owner, SandboxConfig};
 use clawpen_rules::container::backend::{self, Backend};
-use clawpen_rules::container::{self, ContainerSpec, Identity};
+use clawpen_rules::container::{ContainerSpec, Identity};
 use clawpen_rules::environment::Filter;
-use clawpen_rules::mounts::KnownPlaces;
+use clawpen_rules::mounts::{BindPolicy, KnownPlaces};
 use clawpen_rules::scope::ScopeKey;
 use clawpen_rules::session::{self, Placement, Session};
 use clawpen_rules::tool_policy::{self, Layers, SandboxPolicy, Tool, Verdict};
@@ -110,10 +110,10 @@ impl FirstUse<'_> {
         self.call(["inspect", "-f", "{{.State.Running}}", &name]);
         self.call(["image", "inspect", &docker.image.value]);
         self.image(&docker.image.value, "build it with `clawpen images` or pull it")?;
-        let policy = container::bind_policy(&docker, &self.layout, &self.known, &RealFiles);
+        let policy = self.policy(&docker)?;
         let spec = ContainerSpec::locked_down(identity, &self.layout, docker.image.clone())
             .configured(&docker, &Filter::except_credentials())
-            .build(&policy.map_err(|error| error.to_string())?, &RealFiles)
+            .build(&policy, &RealFiles)
             .map_err(|refused| refused.to_string())?;
         self.calls.push(spec.docker_args());
         self.succeed("create")?;
@@ -147,7 +147,7 @@ impl FirstUse<'_> {
         let image = docker.image.value.clone();
         self.call(["image", "inspect", &image]);
         self.image(&image, "build it with `clawpen images`")?;
-        let policy = container::bind_policy(&docker, &self.layout, &self.known, &RealFiles);
+        let policy = self.policy(&docker)?;
         let plan = BrowserPlan {
             identity,
             layout: &self.layout,
@@ -156,8 +156,7 @@ impl FirstUse<'_> {
             password: ViewerPassword::parse(PASSWORD).ok_or("no password")?,
         };
         let spec =
-            BrowserSpec::build(plan, &policy.map_err(|error| error.to_string())?, &RealFiles)
-                .map_err(|refused| refused.to_string())?;
+            BrowserSpec::build(plan, &policy, &RealFiles).map_err(|refused| refused.to_string())?;
         self.calls.push(spec.docker_args());
         self.succeed("create")?;
         self.call(["start", &name]);
@@ -166,6 +165,11 @@ impl FirstUse<'_> {
             self.call(["port", &name, &format!("{port}/tcp")]);
         }
         Ok(Some(spec))
+    }
+
+    fn policy(&self, docker: &DockerConfig) -> Result<BindPolicy, String> {
+        BindPolicy::resolve(docker, &self.layout.bind_roots(), &self.known, &RealFiles)
+            .map_err(|error| error.to_string())
     }
 
     fn identity(&self, prefix: &str) -> Identity {
