@@ -19,7 +19,8 @@ const MEMORY_BUDGET_KIB: i64 = 20 * 1024;
 const RUNS: usize = 200;
 
 fn main() -> ExitCode {
-    let plain = Home::with_config("{agents: {defaults: {sandbox: {mode: 'all', scope: 'session'}}}}");
+    let plain =
+        Home::with_config("{agents: {defaults: {sandbox: {mode: 'all', scope: 'session'}}}}");
     let agents: Vec<String> = (0..1000)
         .map(|n| format!("{{id: 'agent-{n}', sandbox: {{mode: 'all', docker: {{image: 'i:{n}', memory: '1g'}}}}}}"))
         .collect();
@@ -33,14 +34,17 @@ fn main() -> ExitCode {
     let plain_time = median(&mut explain(&plain, "main"));
     let memory = getrusage(UsageWho::RUSAGE_CHILDREN).map_or(i64::MAX, |usage| usage.max_rss());
     let many_time = median(&mut explain(&many, "agent-999"));
-    let many_memory = getrusage(UsageWho::RUSAGE_CHILDREN).map_or(i64::MAX, |usage| usage.max_rss());
+    let many_memory =
+        getrusage(UsageWho::RUSAGE_CHILDREN).map_or(i64::MAX, |usage| usage.max_rss());
     println!("empty program                {:>9.2} ms", ms(empty));
     let ok = [
         report("explain --json", plain_time, PLAIN_BUDGET),
         report("explain --json, 1,000 agents", many_time, MANY_AGENTS_BUDGET),
         memory <= MEMORY_BUDGET_KIB,
     ];
-    println!("peak memory                  {memory:>9} KiB (budget {MEMORY_BUDGET_KIB}); with 1,000 agents {many_memory} KiB");
+    println!(
+        "peak memory                  {memory:>9} KiB (budget {MEMORY_BUDGET_KIB}); with 1,000 agents {many_memory} KiB"
+    );
     if ok.iter().all(|ok| *ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

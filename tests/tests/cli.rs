@@ -24,7 +24,7 @@ fn why_answers_with_verdict_rule_origin_and_smallest_change() {
         &["why", "tool", "bash"],
         3,
         "no: exec in agent:main:main (in a sandbox: mode `all` sandboxes every session)\n  \
-         rule: denied by `exec` in `tools.deny` [tools.allow]\n  \
+         rule: denied by `exec` in `tools.deny`\n  \
          from: tools.deny ~/.openclaw/openclaw.json:3:18\n  \
          change: take \"exec\" out of tools.deny\n",
     );
@@ -33,7 +33,7 @@ fn why_answers_with_verdict_rule_origin_and_smallest_change() {
         &["why", "tool", "read"],
         0,
         "yes: read in agent:main:main (in a sandbox: mode `all` sandboxes every session)\n  \
-         rule: allowed by `read` in `tools.sandbox.tools.allow` [sandbox tools.allow]\n  \
+         rule: allowed by `read` in `tools.sandbox.tools.allow`\n  \
          from: built in\n",
     );
 }

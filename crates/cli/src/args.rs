@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand};
 
 /// Keeps AI agents in a pen.
 ///
-/// Clawpen runs an agent's tools inside a sandbox, decides which tool may run where and who must
-/// agree first, and shows why. It reads the config of the reference, openclaw.json, as it is.
+/// Clawpen decides which tools of an agent may run, where, and in what kind of sandbox, and shows
+/// why. This version decides and explains; it does not run anything yet. It reads the config of the reference, openclaw.json, as it is.
 #[derive(Debug, Parser)]
 #[command(name = "clawpen", version, propagate_version = true, args_override_self = true)]
 #[command(after_help = "Start here:\n  \

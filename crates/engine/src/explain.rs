@@ -5,12 +5,13 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clawpen_rules::config::sandbox::Owner;
-use clawpen_rules::config::setting::{Layer, Origin};
+use clawpen_rules::config::sandbox::{Owner, WorkspaceAccess};
+use clawpen_rules::config::setting::{Layer, Origin, Setting};
 use clawpen_rules::explain::{self, Configs, ExplainError, Explanation, Facts, origins};
+use clawpen_rules::ids::AgentId;
 use clawpen_rules::mounts::{Access, KnownPlaces};
 use clawpen_rules::session::{self, AgentMismatch, ExplainFlags, Session};
-use clawpen_rules::tool_policy::{self, AllowReason, Verdict};
+use clawpen_rules::tool_policy::{self, AllowReason, Layers, ToolPlacement, Verdict};
 use clawpen_wire::explain as wire;
 
 use crate::config_store::Store;
@@ -164,6 +165,30 @@ pub fn to_wire(explanation: &Explanation, store: &Store, warnings: Vec<String>) 
     }
 }
 
+/// What the tool policies of every configured agent hold that its author should know.
+pub fn policy_warnings(store: &Store) -> Vec<String> {
+    let config = &store.loaded.config;
+    let mut agents: Vec<AgentId> = config.agents().into_iter().map(|(id, _)| id).collect();
+    if agents.is_empty() {
+        agents.push(AgentId::main());
+    }
+    let mut warnings = Vec::new();
+    for agent in agents {
+        let access = Setting::new(WorkspaceAccess::None, Origin::derived(""));
+        let session = tool_policy::Session {
+            placement: ToolPlacement::Sandbox { access },
+            ..tool_policy::Session::host(agent)
+        };
+        for warning in Layers::resolve(config, &session).warnings() {
+            let text = warning.to_string();
+            if !warnings.contains(&text) {
+                warnings.push(text);
+            }
+        }
+    }
+    warnings
+}
+
 /// The keys that change what is shown, in the reference's order.
 fn fix_it(explanation: &Explanation) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
@@ -198,6 +223,8 @@ fn own_findings(
     let mut refusals: Vec<String> =
         explanation.unenforced.iter().map(ToString::to_string).collect();
     match &explanation.runtime.spec {
+        // What the container opens is of no concern while the session runs on the host.
+        Ok(_) if !explanation.is_sandboxed() => {}
         Ok(spec) => {
             warnings.extend(spec.open_doors().iter().map(ToString::to_string));
             let kept_out = spec.kept_out().iter();

@@ -9,7 +9,6 @@
 //! `docker create`; [`ContainerSpec::open_doors`] lists what it gives up compared with a locked
 //! container. One command in a container is in [`exec`]. Nothing here talks to an engine.
 
-pub mod backend;
 mod build;
 mod docker_args;
 pub mod exec;

@@ -3,61 +3,30 @@
 //! A key that is read and not honoured is a lie: the session would be called sandboxed in a way it
 //! is not. So it stops the start, and its name says why.
 
+use crate::backend::{self, Backend, BackendRefused};
 use crate::config::Config;
-use crate::config::setting::{Layer, Origin, Setting};
+use crate::config::sandbox::SandboxConfig;
+use crate::config::setting::{Layer, Origin};
 use crate::ids::AgentId;
-
-/// What can run a sandbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Backend {
-    Docker,
-    Native,
-    Ssh,
-    OpenShell,
-    Kubernetes,
-}
 
 /// Why no sandbox can be started like this.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unenforced {
     #[error("`{}` is set, and this build does not enforce it; remove the key", .origin.key)]
     Key { origin: Origin },
-    #[error(
-        "`{name}` in `{}` is no backend of this build; use docker, native, ssh, openshell or kubernetes",
-        .origin.key
-    )]
-    UnknownBackend { name: String, origin: Origin },
+    #[error("{0}")]
+    Backend(BackendRefused),
 }
 
 /// Keys that the loader accepts and nobody enforces yet.
-const NOT_ENFORCED: [&str; 3] = ["networkAllow", "networkExecAllow", "networkDocker"];
-
-impl Backend {
-    pub const ALL: [Self; 5] =
-        [Self::Docker, Self::Native, Self::Ssh, Self::OpenShell, Self::Kubernetes];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Docker => "docker",
-            Self::Native => "native",
-            Self::Ssh => "ssh",
-            Self::OpenShell => "openshell",
-            Self::Kubernetes => "kubernetes",
-        }
-    }
-
-    /// Case and blanks around it do not matter, as in the reference.
-    pub fn parse(text: &str) -> Option<Self> {
-        let name = text.trim().to_ascii_lowercase();
-        Self::ALL.into_iter().find(|backend| backend.as_str() == name)
-    }
-}
+const NOT_ENFORCED: [&str; 4] =
+    ["networkAllow", "networkExecAllow", "networkDocker", "sessionToolsVisibility"];
 
 /// Decides whether everything that `agent`'s sandbox asks for is enforced; otherwise says what not.
 pub fn decide(
     config: &Config,
     agent: &AgentId,
-    backend: &Setting<String>,
+    sandbox: &SandboxConfig,
 ) -> Result<Backend, Vec<Unenforced>> {
     let blocks = [
         (Layer::Defaults, config.at(&["agents", "defaults", "sandbox"])),
@@ -73,14 +42,13 @@ pub fn decide(
             }
         }
     }
-    let known = Backend::parse(&backend.value);
-    if known.is_none() {
-        let (name, origin) = (backend.value.clone(), backend.origin.clone());
-        found.push(Unenforced::UnknownBackend { name, origin });
-    }
-    match known {
-        Some(backend) if found.is_empty() => Ok(backend),
-        Some(_) | None => Err(found),
+    match backend::decide(sandbox) {
+        Ok(backend) if found.is_empty() => Ok(backend),
+        Ok(_) => Err(found),
+        Err(refused) => {
+            found.push(Unenforced::Backend(refused));
+            Err(found)
+        }
     }
 }
 
@@ -91,14 +59,13 @@ mod tests {
     use crate::config::tree::FileId;
 
     #[track_caller]
-    fn check(text: &str, backend: &str, expected: Result<Backend, &[&str]>) {
+    fn check(text: &str, expected: Result<Backend, &[&str]>) {
         let config = Config::from_tree(json5::parse(text, FileId(0)).unwrap().root, Vec::new());
-        let backend = Setting::new(backend.to_owned(), Origin::built_in("b"));
-        let found = decide(&config, &AgentId::main(), &backend).map_err(|found| {
+        let sandbox = SandboxConfig::resolve(&config, Some(&AgentId::main()), "/s").unwrap();
+        let found = decide(&config, &AgentId::main(), &sandbox).map_err(|found| {
             let key = |unenforced: Unenforced| match unenforced {
-                Unenforced::Key { origin } | Unenforced::UnknownBackend { origin, .. } => {
-                    origin.key
-                }
+                Unenforced::Key { origin } => origin.key,
+                Unenforced::Backend(_) => "backend".to_owned(),
             };
             found.into_iter().map(key).collect::<Vec<_>>()
         });
@@ -111,13 +78,17 @@ mod tests {
 
     #[test]
     fn a_key_without_effect_stops_the_start() {
-        check("{}", " Docker ", Ok(Backend::Docker));
-        check("{}", "dokcer", Err(&["b"]));
+        check("{}", Ok(Backend::Docker));
+        check("{agents: {defaults: {sandbox: {backend: 'dokcer'}}}}", Err(&["backend"]));
+        check("{agents: {defaults: {sandbox: {backend: 'ssh'}}}}", Err(&["backend"]));
         check(
             "{agents: {defaults: {sandbox: {networkAllow: ['x'], networkExecAllow: []}}, \
-             list: [{id: 'main', sandbox: {networkDocker: {}}}]}}",
-            "native",
-            Err(&["agents.defaults.sandbox.networkAllow", "agents.list.0.sandbox.networkDocker"]),
+             list: [{id: 'main', sandbox: {networkDocker: {}, sessionToolsVisibility: 'all'}}]}}",
+            Err(&[
+                "agents.defaults.sandbox.networkAllow",
+                "agents.list.0.sandbox.networkDocker",
+                "agents.list.0.sandbox.sessionToolsVisibility",
+            ]),
         );
     }
 }

@@ -11,12 +11,12 @@ use crate::config::own::OwnConfig;
 use crate::config::resolve::{ResolveError, ignored_by_shared_scope};
 use crate::config::sandbox::{Owner, SandboxConfig, Scope};
 use crate::config::setting::{Layer, Origin, Setting};
-use crate::container::{ContainerRefused, ContainerSpec, Identity, bind_policy};
+use crate::container::{ContainerRefused, ContainerSpec, Identity};
 use crate::elevated::{self, Channel, ElevatedReport};
 use crate::enforcement::{self, Unenforced};
 use crate::environment::Filter;
 use crate::host_files::{FactError, HostFiles};
-use crate::mounts::{BindPolicy, KnownPlaces, MountTable};
+use crate::mounts::{BindPolicy, CheckedBind, KnownPlaces, MountTable};
 use crate::scope::{ContainerName, ScopeKey};
 use crate::session::{self, Placement, Session};
 use crate::tool_policy::subagent::{SpawnDepth, SubagentRole};
@@ -117,7 +117,7 @@ pub fn explain(
     let layers = layers(configs, &session, &sandbox, &placement);
     let filter = Filter::except_credentials().with_opt_in(own.env_allow.value);
     let runtime = runtime(&session, &sandbox, &filter, facts, files)?;
-    let unenforced = enforcement::decide(configs.config, &agent, &sandbox.backend).err();
+    let unenforced = enforcement::decide(configs.config, &agent, &sandbox).err();
     Ok(Explanation {
         policy: SandboxPolicy::resolve(configs.config, &agent),
         elevated: elevated::report(configs.config, &agent, channel),
@@ -140,11 +140,14 @@ impl Explanation {
         }
     }
 
-    /// The host directories that the sandbox sees.
+    /// The host directories that the sandbox sees. A spec that is refused shows no binds: nothing
+    /// of it will ever be mounted.
     pub fn mount_table(&self) -> MountTable {
         let layout = &self.runtime.layout;
-        let binds: Vec<&str> =
-            self.sandbox.docker.binds.iter().flatten().map(|bind| bind.value.trim()).collect();
+        let binds: Vec<&str> = match &self.runtime.spec {
+            Ok(spec) => spec.binds().iter().map(CheckedBind::text).collect(),
+            Err(_) => Vec::new(),
+        };
         MountTable::new(&crate::mounts::Layout {
             workspace: layout.mounted(),
             agent_workspace: layout.agent(),
@@ -225,7 +228,8 @@ fn runtime(
     let directories =
         fingerprint::Directories { workspace: layout.mounted(), agent_workspace: layout.agent() };
     let fingerprint = Fingerprint::of_shell(sandbox, directories);
-    let bind_policy = bind_policy(&sandbox.docker, &layout, &facts.known_places, files)
+    let roots = layout.bind_roots();
+    let bind_policy = BindPolicy::resolve(&sandbox.docker, &roots, &facts.known_places, files)
         .map_err(ExplainError::Fact)?;
     let identity = Identity {
         name: name.clone(),

@@ -97,8 +97,7 @@ fn profile(input: &Value) -> Result<Value> {
     }
     let config = config(&json!({ "tools": input }))?;
     let layers = Layers::pipeline(&config, &Session::host(AgentId::main()));
-    let policy =
-        layers.iter().next().filter(|layer| layer.kind.label().starts_with("tools.profile"));
+    let policy = layers.iter().find(|layer| layer.kind.label().starts_with("tools.profile"));
     Ok(json!({ "policy": policy.map(|layer| json!({ "allow": layer.allow_entries() })) }))
 }
 

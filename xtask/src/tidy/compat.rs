@@ -14,10 +14,12 @@ const RULES: &str = "tests/src/compat";
 pub(super) fn check(files: &[File]) -> Vec<Problem> {
     let mut rules: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
     for file in files.iter().filter(|file| file.path.starts_with(RULES)) {
+        let mut before = "";
         for (index, line) in file.text.lines().enumerate() {
-            if let Some(name) = rule_name(line) {
+            if let Some(name) = rule_name(before, line) {
                 rules.entry(name).or_insert((&file.path, index + 1));
             }
+            before = line;
         }
     }
     let page = files.iter().find(|file| file.path == PAGE).map_or("", |file| file.text.as_str());
@@ -43,19 +45,26 @@ pub(super) fn check(files: &[File]) -> Vec<Problem> {
     unexplained.chain(gone).collect()
 }
 
-/// The name in a line `name: "…",` of a rule.
-fn rule_name(line: &str) -> Option<&str> {
-    let (name, _) = line.trim().split_once("name: \"")?.1.split_once('"')?;
-    Some(name)
+/// The name in a line `name: "…",` of a rule, or in a call `rule("…", …)` that makes one, where the
+/// name may stand on a line of its own.
+fn rule_name<'a>(before: &str, line: &'a str) -> Option<&'a str> {
+    let line = line.trim();
+    let start = ["name: \"", "rule(\""].iter().find_map(|start| Some(line.split_once(start)?.1));
+    let alone = || line.strip_prefix('"').filter(|_| before.trim() == "rule(");
+    let (name, _) = start.or_else(alone)?.split_once('"')?;
+    is_name(name).then_some(name)
+}
+
+fn is_name(text: &str) -> bool {
+    text.contains('-')
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
 }
 
 /// The one word of a second or third level heading.
 fn heading(line: &str) -> Option<&str> {
     let text = line.strip_prefix("## ").or_else(|| line.strip_prefix("### "))?;
     let text = text.trim().trim_matches('`');
-    let is_name = text.contains('-')
-        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
-    is_name.then_some(text)
+    is_name(text).then_some(text)
 }
 
 #[cfg(test)]
@@ -67,6 +76,8 @@ mod tests {
         let rule = "    Rule { name: \"long-name\", category: \"prefix\",";
         check_page(rule, "# Compat\n## Why we differ\n## session-key\n### long-name\n", &[]);
         check_page(rule, "## `long-name`\n", &[]);
+        check_page("    rule(\"long-name\", applies, transform),", "## long-name\n", &[]);
+        check_page("    rule(\n        \"long-name\",", "## long-name\n", &[]);
         check_page(rule, "", &["tests/src/compat/x.rs:1"]);
         check_page(rule, "## long-name\n\n## old-rule\n", &["docs/compat.md:3"]);
     }

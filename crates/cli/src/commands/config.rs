@@ -1,6 +1,7 @@
 //! `clawpen config`: where the config is, whether it is sound, what it says.
 
 use clawpen_engine::config_store::{self, StoreError};
+use clawpen_engine::explain;
 use clawpen_rules::config::load::LoadError;
 use clawpen_rules::config::print::{self, Secrets};
 use clawpen_rules::config::schema::{json as json_schema, keys};
@@ -56,11 +57,12 @@ pub(crate) fn validate(format: Format, output: &Output) -> Result<Outcome, Comma
         }
     };
     let files = store.loaded.config.files();
-    let warnings: Vec<String> = store
+    let mut warnings: Vec<String> = store
         .warnings()
         .iter()
         .map(|warning| warning_text(warning, files, &store.locations))
         .collect();
+    warnings.extend(explain::policy_warnings(&store).iter().map(|warning| safe(warning)));
     match format {
         Format::Json => output.json(&json!({
             "valid": true,

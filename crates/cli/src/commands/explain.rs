@@ -27,23 +27,34 @@ pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<Outcome, Comman
         .iter()
         .map(|warning| warning_text(warning, files, &store.locations))
         .collect();
-    if args.docker_args {
-        return docker_args(&explanation, output);
-    }
     for warning in &warnings {
         output.note(&format!("warning: {warning}"));
     }
-    let answer = explain::to_wire(&explanation, &store, warnings);
+    if args.docker_args {
+        return docker_args(&explanation, output);
+    }
     if args.json {
-        output.json(&answer)?;
+        output.json(&explain::to_wire(&explanation, &store, warnings))?;
     } else {
+        // The config's warnings stand above; the screen need not repeat them.
+        let answer = explain::to_wire(&explanation, &store, Vec::new());
         output.lines(&screen(&explanation, &answer, &store, output))?;
     }
     Ok(Outcome::Done)
 }
 
-/// One argument per line, so that blanks in them stay visible; JSON with `--json` would add nothing.
+/// One argument per line, so that blanks in them stay visible. What would be refused is not shown:
+/// such a container is never made.
 fn docker_args(explanation: &Explanation, output: &Output) -> Result<Outcome, CommandError> {
+    if let Some(refused) = explanation.unenforced.first() {
+        return Err(CommandError::Question { what: refused.to_string() });
+    }
+    if !explanation.is_sandboxed() {
+        output.note(&format!(
+            "note: {}; this is the container it would get in a sandbox",
+            explanation.placement
+        ));
+    }
     let spec = explanation.runtime.spec.as_ref();
     let spec = spec.map_err(|refused| CommandError::Question { what: refused.to_string() })?;
     let mut lines = vec!["docker".to_owned()];
@@ -162,8 +173,7 @@ fn reasons(
         ),
         ("Worth knowing:", &clawpen.warnings),
     ] {
-        // What concerns the container is noise while the session runs on the host.
-        if entries.is_empty() || (!is_sandboxed && title == "Worth knowing:") {
+        if entries.is_empty() {
             continue;
         }
         lines.push(output.bold(title));
@@ -208,8 +218,8 @@ fn shorten(text: &str, longest: usize) -> String {
 pub(crate) fn origin_text(origin: &Origin, store: &config_store::Store) -> String {
     match origin.layer {
         Layer::BuiltIn => "built in".to_owned(),
-        Layer::Derived => "found on this machine".to_owned(),
-        Layer::Defaults | Layer::Agent => {
+        Layer::Derived if origin.place.is_none() => "found on this machine".to_owned(),
+        Layer::Defaults | Layer::Agent | Layer::Derived => {
             let place = origin.place.map(|place| {
                 let file = store.file(place.file).unwrap_or_default();
                 let file = safe(&shorten_home(file, &store.locations.home));

@@ -3,6 +3,7 @@
 use clawpen_engine::config_store::{self, Store};
 use clawpen_engine::explain::{self, Question};
 use clawpen_engine::host_files::RealFiles;
+use clawpen_rules::config::setting::Layer;
 use clawpen_rules::explain::Explanation;
 use clawpen_rules::mounts::{self, Access, Advice, BindDecision, Change};
 use clawpen_rules::paths;
@@ -58,7 +59,7 @@ pub(crate) fn tool(
                     safe(&session(&explanation)),
                     safe(&explanation.placement.to_string())
                 ),
-                format!("  rule: {} [{}]", safe(&shown.reason), safe(&shown.layer)),
+                format!("  rule: {}", safe(&shown.reason)),
             ];
             lines.extend(place.map(|origin| format!("  from: {}", origin_text(origin, &store))));
             lines.extend(change_lines(&changes));
@@ -81,6 +82,9 @@ pub(crate) fn path(
     let (store, explanation) = ask(subject)?;
     if !explanation.is_sandboxed() {
         return direct(&explanation, format, output);
+    }
+    if let Some(refusal) = refusal(&explanation) {
+        return no_sandbox(&explanation, &refusal, format, output);
     }
     let table = explanation.mount_table();
     let query = paths::Query { input, working_directory: None, home: &store.locations.home };
@@ -131,11 +135,7 @@ pub(crate) fn path(
                     lines.extend(table.mounts().iter().map(|mount| {
                         format!("    {} <- {}", safe(&mount.container_root), safe(&mount.host_root))
                     }));
-                    lines.push(
-                        "  change: put the file there, or bind its directory in \
-                         sandbox.docker.binds"
-                            .to_owned(),
-                    );
+                    lines.push("  change: put the file into one of these directories".to_owned());
                     output.lines(&lines)?;
                 }
             }
@@ -151,18 +151,53 @@ fn direct(
     output: &Output,
 ) -> Result<Outcome, CommandError> {
     let why = explanation.placement.to_string();
+    let mode = &explanation.sandbox.mode.origin;
+    // An agent's own setting beats the defaults, so that is the one to change.
+    let key = match mode.layer {
+        Layer::Agent => mode.key.as_str(),
+        Layer::BuiltIn | Layer::Defaults | Layer::Derived => "agents.defaults.sandbox.mode",
+    };
     match format {
         Format::Json => output.json(&json!({
             "inside": false,
-            "reason": format!("this session runs on the host: {why}"),
+            "reason": why,
             "session": session(explanation),
         }))?,
-        Format::Text => output.text(&format!(
-            "no sandbox: {} runs on the host ({}); its file tools see the host's paths\n  \
-             change: set agents.defaults.sandbox.mode to \"all\"\n",
-            safe(&session(explanation)),
-            safe(&why)
-        ))?,
+        Format::Text => output.lines(&[
+            format!(
+                "no: {} has no sandbox, its file tools see the host's paths",
+                safe(&session(explanation))
+            ),
+            format!("  rule: {}", safe(&why)),
+            format!("  change: set {} to \"all\"", safe(key)),
+        ])?,
+    }
+    Ok(Outcome::Refused)
+}
+
+/// What stops the session's sandbox from being made.
+fn refusal(explanation: &Explanation) -> Option<String> {
+    let unenforced = explanation.unenforced.first().map(ToString::to_string);
+    unenforced.or_else(|| explanation.runtime.spec.as_ref().err().map(ToString::to_string))
+}
+
+/// A sandbox that may not be made shows no file at all.
+fn no_sandbox(
+    explanation: &Explanation,
+    refusal: &str,
+    format: Format,
+    output: &Output,
+) -> Result<Outcome, CommandError> {
+    match format {
+        Format::Json => output.json(&json!({
+            "inside": false,
+            "reason": refusal,
+            "session": session(explanation),
+        }))?,
+        Format::Text => output.lines(&[
+            format!("no: the sandbox of {} cannot be made", safe(&session(explanation))),
+            format!("  rule: {}", safe(refusal)),
+        ])?,
     }
     Ok(Outcome::Refused)
 }

@@ -1,3 +1,5 @@
+//! The browser: when it starts, what its container is told, and what is refused.
+
 use super::*;
 use crate::config::Config;
 use crate::config::json5;

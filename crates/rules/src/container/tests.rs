@@ -1,3 +1,5 @@
+//! What a container is made of, and hostile configs that must not reach an engine.
+
 use proptest::prelude::*;
 
 use super::*;

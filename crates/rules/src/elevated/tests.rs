@@ -1,3 +1,5 @@
+//! Who passes the gates, by table.
+
 use super::*;
 use crate::config::json5;
 use crate::config::tree::FileId;

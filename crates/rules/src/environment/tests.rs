@@ -1,3 +1,5 @@
+//! Which variables enter a sandbox, by table.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -84,8 +84,11 @@ impl Blocklist {
         });
         let guarded = known.guarded.iter().filter(|path| path.starts_with('/'));
         for path in credentials.chain(guarded.map(|path| posix::normalize(path))) {
-            let real = real_path(files, &path)?;
-            if real != path {
+            // In a home that we may not search nobody can tell where a link leads; the path itself is
+            // blocked all the same.
+            if let Ok(real) = real_path(files, &path)
+                && real != path
+            {
                 places.push(real);
             }
             places.push(path);

@@ -1,3 +1,5 @@
+//! What happens to a container that is already there, by table.
+
 use super::*;
 use crate::config::tree::{Node, Value};
 

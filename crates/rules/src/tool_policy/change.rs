@@ -139,6 +139,7 @@ fn wider_profile(kind: &LayerKind, tool: &Tool) -> Profile {
         LayerKind::Profile(name) | LayerKind::ProviderProfile(name) => Profile::parse(name),
         LayerKind::WorkspaceAccess
         | LayerKind::ApplyPatch
+        | LayerKind::GroupNames
         | LayerKind::MemoryFlush
         | LayerKind::MessageProvider
         | LayerKind::OwnerOnly

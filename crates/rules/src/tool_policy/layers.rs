@@ -1,7 +1,7 @@
 //! The layers of policy that one session is under, in the order they apply.
 //!
 //! ```text
-//! workspace access ─ apply_patch ─ memory flush ─ message provider ─ owner ─ profile
+//! workspace access ─ apply_patch ─ group names ─ memory flush ─ message provider ─ owner ─ profile
 //!   ─ provider profile ─ global ─ global provider ─ agent ─ agent provider ─ chat ─ sandbox
 //!   ─ sub-agent ─ direct call
 //! ```
@@ -10,12 +10,12 @@
 //! source, is then asked of the same value. A layer can only take tools away.
 
 use super::chat::Chat;
-use super::list::{List, Side, Written};
-use super::name::Tool;
+use super::list::{List, Named, Side, Written};
+use super::name::{Tool, ToolName};
 use super::sandbox::SandboxPolicy;
 use super::section::Section;
 use super::subagent::{SubagentPolicy, SubagentRole};
-use super::warning::{self, Warning};
+use super::warning::{self, Problem, Warning};
 use crate::config::Config;
 use crate::config::sandbox::WorkspaceAccess;
 use crate::config::setting::{Layer, Origin, Setting};
@@ -92,6 +92,8 @@ pub struct Compat {
 /// Which layer a rule belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LayerKind {
+    /// Names that only groups have.
+    GroupNames,
     WorkspaceAccess,
     ApplyPatch,
     MemoryFlush,
@@ -175,6 +177,7 @@ impl LayerKind {
     /// The layer's name in messages, in the reference's spelling where it has one.
     pub fn label(&self) -> String {
         match self {
+            Self::GroupNames => "group-names".to_owned(),
             Self::WorkspaceAccess => "sandbox.workspaceAccess".to_owned(),
             Self::ApplyPatch => "tools.exec.applyPatch".to_owned(),
             Self::MemoryFlush => "memory-flush".to_owned(),
@@ -303,19 +306,33 @@ impl<'a> Building<'a> {
         };
         let allow = lists.allow.unwrap_or_default();
         let deny = lists.deny.unwrap_or_default();
-        self.warn_about(&[&allow, &deny]);
+        self.warn_about_allow(&allow);
         let remedy = Remedy::AddTool { key: format!("{}.allow", section.key) };
-        self.layers.push(PolicyLayer::new(kind, &allow, &deny).with_remedy(remedy));
+        let layer = PolicyLayer::new(kind, &allow, &deny).with_remedy(remedy);
+        self.push_with_deny(layer, &deny);
     }
 
-    fn warn_about(&mut self, lists: &[&[Written]]) {
-        for list in lists {
-            self.warnings.extend(warning::check(list, &self.session.offered));
+    fn warn_about_allow(&mut self, list: &[Written]) {
+        self.warnings.extend(warning::check(list, &self.session.offered));
+    }
+
+    /// Adds a layer whose deny list was written as `deny`. A slip of the finger there must not open
+    /// what it was meant to close, so the nearest tool is denied too, and the author is told.
+    fn push_with_deny(&mut self, mut layer: PolicyLayer, deny: &[Written]) {
+        for mut warning in warning::check(deny, &self.session.offered) {
+            if let Problem::UnknownName { nearest: Some(nearest) } = &warning.problem {
+                let nearest = ToolName::normalize(nearest).as_str().to_owned();
+                layer.deny.push(&warning.entry, &warning.origin, nearest.clone());
+                warning.problem = Problem::DeniesNearest { nearest };
+            }
+            self.warnings.push(warning);
         }
+        self.layers.push(layer);
     }
 
     fn pipeline(&mut self) {
         let (config, session) = (self.config, self.session);
+        self.push(Some(built_in::group_names()));
         self.push(built_in::memory_flush(session.trigger));
         self.push(built_in::message_provider(session.message_provider.as_deref()));
         self.push(built_in::owner_only(session.sender));
@@ -346,32 +363,35 @@ impl<'a> Building<'a> {
         let Some(found) = found else { return };
         self.warnings.extend(found.warning);
         let (allow, deny) = (found.allow, found.deny);
-        self.warn_about(&[&found.also_allow]);
+        self.warn_about_allow(&found.also_allow);
         let layer = PolicyLayer::new(kind(found.name), &allow, &deny);
         self.layers.push(layer.with_remedy(found.remedy));
     }
 
     fn sandbox(&mut self) {
         let policy = SandboxPolicy::resolve(self.config, &self.session.agent);
-        for list in [&policy.allow, &policy.deny] {
-            let mut written: Vec<Written> = Vec::new();
-            for named in list {
-                // The names of one entry stand together.
-                if written.last() != Some(&named.written) {
-                    written.push(named.written.clone());
-                }
-            }
-            self.warn_about(&[&written]);
-        }
+        self.warn_about_allow(&entries(&policy.allow));
         self.warnings.extend(policy.warnings.iter().cloned());
-        self.layers.push(PolicyLayer::of_sandbox(&policy));
+        self.push_with_deny(PolicyLayer::of_sandbox(&policy), &entries(&policy.deny));
     }
 
     fn subagent(&mut self, role: SubagentRole) {
         let policy = SubagentPolicy::resolve(self.config, role);
         let allow = policy.allow.unwrap_or_default();
-        self.warn_about(&[&allow, &policy.deny]);
+        self.warn_about_allow(&allow);
         let layer = PolicyLayer::new(LayerKind::Subagent, &allow, &policy.deny);
-        self.layers.push(layer.with_remedy(Remedy::AddTool { key: policy.add_key }));
+        let layer = layer.with_remedy(Remedy::AddTool { key: policy.add_key });
+        self.push_with_deny(layer, &policy.deny);
     }
+}
+
+/// The entries that a list of names came from; the names of one entry stand together.
+fn entries(list: &[Named]) -> Vec<Written> {
+    let mut written: Vec<Written> = Vec::new();
+    for named in list {
+        if written.last() != Some(&named.written) {
+            written.push(named.written.clone());
+        }
+    }
+    written
 }

@@ -1,3 +1,5 @@
+//! Verdicts, layers, warnings and changes, by table and by property.
+
 use super::chat::{Chat, ChatSender};
 use super::subagent::{SpawnDepth, SubagentRole};
 use super::*;
@@ -324,7 +326,7 @@ fn probable_mistakes_are_reported_with_the_nearest_name() {
         host(),
         &[
             "`group:runtme` in `tools.deny` is no group; did you mean `group:runtime`?",
-            "`exce` in `tools.deny` is no known tool; did you mean `exec`?",
+            "`exce` in `tools.deny` is no known tool; `exec` is denied until the name is corrected",
             "`zzzzzz` in `tools.deny` is no known tool",
             "`zz_*` in `tools.deny` matches no known tool",
         ],
@@ -429,4 +431,45 @@ fn check_warnings(text: &str, session: Session, expected: &[&str]) {
     let layers = Layers::resolve(&config(text), &session);
     let given: Vec<String> = layers.warnings().iter().map(Warning::to_string).collect();
     assert_eq!(given, expected, "{text}");
+}
+
+#[test]
+fn a_tool_called_like_a_group_is_never_allowed() {
+    let config = Config::empty();
+    let layers = Layers::resolve(&config, &Session::host(AgentId::main()));
+    for name in ["group:ui", "GROUP:x", " group: "] {
+        let tool = Tool::of_plugin(name, "plugin");
+        assert!(!decide(&layers, &tool).is_allowed(), "{name}");
+        assert_eq!(
+            smallest_change(&layers, &tool),
+            [Change::NotConfigurable(LayerKind::GroupNames)]
+        );
+    }
+}
+
+#[test]
+fn a_slip_in_a_deny_list_closes_what_was_meant() {
+    let text = "{tools: {deny: ['exce', 'my_plugin_tool'], sandbox: {tools: {deny: ['proces']}}}}";
+    let parsed = crate::config::json5::parse(text, crate::config::tree::FileId(0)).unwrap();
+    let config = Config::from_tree(parsed.root, Vec::new());
+    let layers = Layers::resolve(&config, &Session::host(AgentId::main()));
+    assert!(!decide(&layers, &Tool::core("exec")).is_allowed());
+    assert!(decide(&layers, &Tool::core("process")).is_allowed());
+    let warnings: Vec<String> = layers.warnings().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "`exce` in `tools.deny` is no known tool; `exec` is denied until the name is corrected",
+            "`my_plugin_tool` in `tools.deny` is no known tool",
+        ]
+    );
+    let access = Setting::new(WorkspaceAccess::None, Origin::built_in("x"));
+    let sandboxed =
+        Session { placement: ToolPlacement::Sandbox { access }, ..Session::host(AgentId::main()) };
+    let layers = Layers::resolve(&config, &sandboxed);
+    assert!(!decide(&layers, &Tool::core("process")).is_allowed());
+    // A tool that exists is no slip, however near it is.
+    let offered =
+        Session { offered: vec![Tool::of_plugin("exce", "p")], ..Session::host(AgentId::main()) };
+    assert!(decide(&Layers::resolve(&config, &offered), &Tool::core("exec")).is_allowed());
 }

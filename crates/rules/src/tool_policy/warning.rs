@@ -27,6 +27,8 @@ pub enum Problem {
     UnknownGroup { nearest: Option<&'static str> },
     /// No known tool, plugin or channel has this name.
     UnknownName { nearest: Option<String> },
+    /// The same in a deny list: the nearest tool is denied until the name is corrected.
+    DeniesNearest { nearest: String },
     /// The pattern matches no known tool.
     MatchesNothing,
     /// The pattern in an allow list takes these names off the sandbox's default deny list.
@@ -52,6 +54,11 @@ impl fmt::Display for Warning {
             Problem::UnknownName { nearest: None } => {
                 write!(f, "`{entry}` in `{key}` is no known tool")
             }
+            Problem::DeniesNearest { nearest } => write!(
+                f,
+                "`{entry}` in `{key}` is no known tool; `{nearest}` is denied until the name is \
+                 corrected"
+            ),
             Problem::MatchesNothing => write!(f, "`{entry}` in `{key}` matches no known tool"),
             Problem::LiftsDefaultDenies { lifted } => write!(
                 f,

@@ -1,3 +1,5 @@
+//! The hash against the published vector, and what does and does not change it.
+
 use proptest::prelude::*;
 
 use super::super::Config;

@@ -1,3 +1,5 @@
+//! Which layer wins for each key, and where a value says it comes from.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -250,7 +250,7 @@ pub(super) static SANDBOX: ObjectSchema = ObjectSchema {
         field(
             "backend",
             FILLED,
-            "what runs the sandbox: docker, native, ssh, openshell; built-in: docker",
+            "what runs the sandbox: docker, native, ssh, openshell or kubernetes; built-in: docker",
         ),
         field(
             "workspaceAccess",
@@ -260,7 +260,7 @@ pub(super) static SANDBOX: ObjectSchema = ObjectSchema {
         field(
             "sessionToolsVisibility",
             Schema::Words(&["spawned", "all"]),
-            "which sessions a sandboxed session sees",
+            "which sessions a sandboxed session sees; refused at start: not enforced by this build",
         ),
         field(
             "scope",
@@ -562,7 +562,11 @@ pub static OWN: Schema = Schema::Object(&strict(&[
 ]));
 
 static OWN_SETTINGS: ObjectSchema = strict(&[
-    field("backend", FILLED, "what runs the sandbox; beats sandbox.backend of openclaw.json"),
+    field(
+        "backend",
+        FILLED,
+        "what runs the sandbox; beats sandbox.backend of the same layer in openclaw.json",
+    ),
     field("envAllow", TEXTS, "secret-looking variables that may enter the sandbox all the same"),
     field(
         "implicitToolGrants",

@@ -25,6 +25,12 @@ fn layer(kind: LayerKind, deny: &[&str], origin: &Origin) -> PolicyLayer {
     PolicyLayer::new(kind, &[], &deny.iter().map(entry).collect::<Vec<_>>())
 }
 
+/// A tool that calls itself like a group would slip past the deny entry of that name, which stands
+/// for the group's tools. No honest tool has such a name.
+pub(super) fn group_names() -> PolicyLayer {
+    layer(LayerKind::GroupNames, &["group:*"], &Origin::derived("tool names"))
+}
+
 /// With a read-only workspace there is nothing to write to.
 pub(super) fn workspace_access(placement: &ToolPlacement) -> Option<PolicyLayer> {
     let ToolPlacement::Sandbox { access } = placement else { return None };

@@ -4,11 +4,11 @@
 
 use anyhow::{Context as _, Result};
 use clawpen_engine::host_files::RealFiles;
+use clawpen_rules::backend::{self, Backend};
 use clawpen_rules::browser::{
     self, BrowserDecision, BrowserPlan, BrowserSpec, NetworkNeed, ViewerPassword,
 };
 use clawpen_rules::config::sandbox::{DockerConfig, Owner, SandboxConfig};
-use clawpen_rules::container::backend::{self, Backend};
 use clawpen_rules::container::{ContainerSpec, Identity};
 use clawpen_rules::environment::Filter;
 use clawpen_rules::mounts::{BindPolicy, KnownPlaces};
