@@ -2,17 +2,18 @@
 //! never touches a blocked path.
 #![no_main]
 
+use clawpen_rules::config::sandbox::WorkspaceAccess;
 use clawpen_rules::host_files::FileTable;
 use clawpen_rules::mounts::{
-    BindDecision, BindPolicy, Blocklist, KnownPlaces, Layout, MountTable, ReservedTargets, Roots, Sources,
-    Targets, check_bind_entry, decide, why,
+    BindDecision, BindPolicy, Blocklist, KnownPlaces, Layout, MountTable, ReservedTargets, Roots,
+    Sources, Targets, check_bind_entry, decide, why,
 };
-use clawpen_rules::config::sandbox::WorkspaceAccess;
 use clawpen_rules::{paths, posix};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let files = FileTable::new().with_link("/ws/out", "/etc").with_link("/ws/home", "/home/ann/.ssh");
+    let files =
+        FileTable::new().with_link("/ws/out", "/etc").with_link("/ws/home", "/home/ann/.ssh");
     let known = KnownPlaces { homes: vec!["/home/ann".to_owned()], guarded: Vec::new() };
     let Ok(blocklist) = Blocklist::resolve(&known, &files) else { return };
     let Ok(roots) = Roots::resolve(&["/ws"], &files) else { return };

@@ -13,7 +13,12 @@ fuzz_target!(|text: &str| {
         assert_eq!(value.and_then(|value| value.as_array()).map(<[_]>::len), Some(2), "{after}");
         if let (Some(old), Some(new)) = (before.root.as_object(), root.as_object()) {
             let others = |object: &clawpen_rules::config::tree::Object| -> Vec<String> {
-                object.members().iter().map(|member| member.key.clone()).filter(|key| key != "zz").collect()
+                object
+                    .members()
+                    .iter()
+                    .map(|member| member.key.clone())
+                    .filter(|key| key != "zz")
+                    .collect()
             };
             assert_eq!(others(old), others(new), "{after}");
         }

@@ -14,7 +14,8 @@ fuzz_target!(|text: &str| {
     // Whatever else is written: naming the tool itself in the deny list settles it.
     let named = [deny.as_slice(), &[tool.name().as_str()]].concat();
     // (A name like a group's is refused by a layer of its own, which one policy alone lacks.)
-    let is_plain = !tool.name().as_str().trim().is_empty() && !tool.name().as_str().starts_with("group:");
+    let is_plain =
+        !tool.name().as_str().trim().is_empty() && !tool.name().as_str().starts_with("group:");
     if is_plain {
         assert!(!decide(&Layers::of_policy(&allow, &named), &tool).is_allowed());
     }

@@ -225,3 +225,54 @@ fn schema_completions_and_manual_are_printed() {
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     assert!(pages.join("clawpen-sandbox-explain.1").is_file());
 }
+
+/// As an ordinary user: other people's homes may not be searched, and that must stop nothing.
+#[test]
+fn an_ordinary_user_gets_the_same_answer() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    use std::os::unix::process::CommandExt as _;
+    const NOBODY: u32 = 65_534;
+    let home = Home::with_config(ALL);
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(home.path(""), open.clone()).expect("permissions");
+    // The build directory may be closed to others: take the program along.
+    let program = home.path("clawpen");
+    std::fs::copy(home.command(&[]).get_program(), &program).expect("copy");
+    std::fs::set_permissions(&program, open).expect("permissions");
+    let mut command = std::process::Command::new(&program);
+    command
+        .args(["sandbox", "explain", "--json"])
+        .env_clear()
+        .env("HOME", home.path(""))
+        .current_dir("/");
+    if std::fs::metadata("/proc/self").expect("proc").uid() == 0 {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let run = Run::of(&mut command);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert_eq!(run.json()["sandbox"]["sessionIsSandboxed"], json!(true));
+}
+
+#[test]
+fn a_sandbox_that_is_refused_shows_no_file_and_no_arguments() {
+    let home = Home::with_config(
+        "{agents: {defaults: {sandbox: {mode: 'all', docker: {binds: ['/etc:/e']}}}}}",
+    );
+    let run = home.run(&["why", "path", "/e/passwd"]);
+    assert_eq!(run.code, Some(3), "{}", run.stdout);
+    assert!(run.stdout.contains("/etc:/e"), "{}", run.stdout);
+    let answer = home.run(&["sandbox", "explain", "--json"]).json();
+    assert!(!answer["clawpen"]["runtime"]["mounts"].to_string().contains("/e\""), "{answer}");
+    for config in [
+        "{agents: {defaults: {sandbox: {mode: 'all', networkAllow: ['x']}}}}",
+        "{agents: {defaults: {sandbox: {mode: 'all', backend: 'dokcer'}}}}",
+        "{agents: {defaults: {sandbox: {mode: 'all', backend: 'ssh'}}}}",
+    ] {
+        let home = Home::with_config(config);
+        let run = home.run(&["sandbox", "explain", "--docker-args"]);
+        assert_eq!((run.code, run.stdout.as_str()), (Some(1), ""), "{config}");
+        let refusals =
+            home.run(&["sandbox", "explain", "--json"]).json()["clawpen"]["refusals"].clone();
+        assert_eq!(refusals.as_array().map(Vec::len), Some(1), "{config}: {refusals}");
+    }
+}
