@@ -276,3 +276,77 @@ fn a_sandbox_that_is_refused_shows_no_file_and_no_arguments() {
         assert_eq!(refusals.as_array().map(Vec::len), Some(1), "{config}: {refusals}");
     }
 }
+
+#[test]
+fn a_config_behind_a_broken_link_is_an_error_and_not_an_empty_one() {
+    let home = Home::new();
+    std::os::unix::fs::symlink("/nowhere/openclaw.json", home.path(".openclaw/openclaw.json"))
+        .expect("link");
+    let run = home.run(&["sandbox", "explain"]);
+    assert_eq!(run.code, Some(1), "{}", run.stdout);
+    assert!(run.stderr.contains("/nowhere/openclaw.json"), "{}", run.stderr);
+
+    let home = Home::new();
+    std::fs::remove_dir(home.path(".openclaw")).expect("directory");
+    std::os::unix::fs::symlink("/nowhere", home.path(".openclaw")).expect("link");
+    assert_eq!(home.run(&["config", "validate"]).code, Some(1));
+}
+
+#[test]
+fn a_state_env_file_behind_a_link_still_counts() {
+    let home = Home::with_config("{tools: {deny: ['${DEN}']}}").with_file("real", "DEN=exec\n");
+    std::os::unix::fs::symlink(home.path("real"), home.path(".openclaw/.env")).expect("link");
+    assert_eq!(home.run(&["why", "tool", "exec"]).code, Some(3));
+    assert_eq!(home.run(&["why", "tool", "read"]).code, Some(0));
+}
+
+#[test]
+fn a_project_cannot_change_a_verdict_with_its_env_file() {
+    let config = "{env: {vars: {DEN: 'exec'}}, tools: {deny: ['${DEN}']}, \
+                  channels: {telegram: {groups: {'1': {tools: {allow: ['${GRANT}']}}}}}}";
+    let plain = Home::with_config(config);
+    let hostile =
+        Home::with_config(config).with_file(".env", "DEN=x\nGRANT=exec\nOPENCLAW_STATE_DIR=/x\n");
+    for args in [
+        &["why", "tool", "exec"][..],
+        &["why", "tool", "read"],
+        &["why", "tool", "exec", "--session", "agent:main:telegram:group:1"],
+        &["why", "tool", "write", "--session", "agent:main:telegram:group:1"],
+    ] {
+        assert_eq!(hostile.run(args).code, plain.run(args).code, "{args:?}");
+    }
+    assert_eq!(plain.run(&["why", "tool", "exec"]).code, Some(3));
+}
+
+#[test]
+fn a_pipe_in_place_of_the_session_store_is_not_waited_for() {
+    let home = Home::with_config(ALL);
+    let store = home.path(".openclaw/agents/main/sessions");
+    std::fs::create_dir_all(&store).expect("directory");
+    let made = std::process::Command::new("mkfifo")
+        .arg(store.join("sessions.json"))
+        .status()
+        .expect("mkfifo");
+    assert!(made.success());
+    assert_eq!(home.run(&["sandbox", "explain"]).code, Some(0));
+}
+
+#[test]
+fn without_a_home_the_user_database_counts_and_not_the_working_directory() {
+    let home = Home::new();
+    for value in ["undefined", "", "relative"] {
+        let mut command = home.command(&["config", "path", "--json"]);
+        let run = Run::of(command.env("HOME", value));
+        let config = run.json()["config"].as_str().expect("path").to_owned();
+        let here = home.path("").to_string_lossy().into_owned();
+        assert!(!config.starts_with(&here), "HOME={value}: {config}");
+    }
+}
+
+#[test]
+fn many_unknown_keys_are_answered_in_time_and_space() {
+    let keys: String = (0..100_000).map(|n| format!("unknown{n}: 1,")).collect();
+    let run = Home::with_config(&format!("{{{keys}}}")).run(&["config", "validate"]);
+    assert_eq!(run.code, Some(1));
+    assert!(run.stderr.len() < 10_000, "{} bytes", run.stderr.len());
+}

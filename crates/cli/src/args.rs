@@ -55,10 +55,10 @@ pub(crate) enum SandboxCommand {
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Subject {
     /// A session key, such as agent:main:telegram:group:1, or a short name such as main
-    #[arg(long, value_name = "KEY", allow_hyphen_values = false)]
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     pub session: Option<String>,
     /// An agent's id; without it the session's agent, else the default agent
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
     pub agent: Option<String>,
 }
 

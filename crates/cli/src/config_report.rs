@@ -120,6 +120,13 @@ pub(crate) fn warning_text(warning: &Warning, files: &[String], locations: &Loca
             "several agents are marked default ({}); the first counts",
             safe(&agents.join(", "))
         ),
+        Warning::Unreadable { why } => format!("{}; what it sets is missing", safe(why)),
+        Warning::NamedConfigMissing { path } => {
+            format!(
+                "OPENCLAW_CONFIG_PATH names {}, which is not there; built-in values apply",
+                safe(path)
+            )
+        }
         Warning::ListIgnored { place } => {
             format!("agents.entries is there, so agents.list is not read ({})", at(place))
         }

@@ -91,7 +91,7 @@ fn find() -> Result<(Locations, Environment, String), StoreError> {
     let current_dir = current_dir.into_os_string().into_string();
     // The path cannot be shown in words, which is all there is to say about it.
     let current_dir = current_dir.map_err(|_path| StoreError::CurrentDirNotText)?;
-    let os_home = std::env::home_dir().and_then(|home| home.into_os_string().into_string().ok());
+    let os_home = os_home();
     // Variables that are no UTF-8 cannot be meant by a config that is.
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -100,6 +100,16 @@ fn find() -> Result<(Locations, Environment, String), StoreError> {
     let locations =
         locate::locate(&environment, &RealFiles, fallbacks).map_err(StoreError::Locate)?;
     Ok((locations, environment, current_dir))
+}
+
+/// The home of this process' user in the user database: what counts if `HOME` says nothing.
+fn os_home() -> Option<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let uid = std::fs::metadata("/proc/self").ok()?.uid().to_string();
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    let fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let own = fields.into_iter().find(|fields| fields.get(2) == Some(&uid.as_str()))?;
+    own.get(5).filter(|home| home.starts_with('/')).map(|home| (*home).to_owned())
 }
 
 /// Config files on the real file system.

@@ -35,6 +35,28 @@ pub(super) const RULES: &[Rule] = &[
         transform: global_session,
     },
     Rule {
+        name: "browser-binds-are-checked",
+        category: ANY,
+        applies: |input| !bad_browser_binds(input).is_empty(),
+        transform: |input, expected| {
+            // Other problems are reported as recorded; ours would stand among them.
+            if expected["exitCode"] != 0 {
+                return expected;
+            }
+            let problems: Vec<String> = bad_browser_binds(input)
+                .into_iter()
+                .map(|(key, bind, source)| format!("  - {key}: \"{bind}\" \"{source}\""))
+                .collect();
+            json!({ "exitCode": 1, "stderr": format!("File: ~/.openclaw/openclaw.json\n{}", problems.join("\n")) })
+        },
+    },
+    Rule {
+        name: "keys-of-the-newer-release",
+        category: ANY,
+        applies: |input| !newer_keys(&config(input)).is_empty(),
+        transform: newer_keys_load,
+    },
+    Rule {
         name: "flags-that-contradict",
         category: ANY,
         applies: |input| contradiction(input).is_some(),
@@ -60,12 +82,12 @@ fn of_default_agent(input: &Value, mut expected: Value) -> Value {
     if !session.contains(':') && session != "global" {
         answer["sessionKey"] = format!("agent:{agent}:{}", session.to_lowercase()).into();
     }
+    settings_of(input, &agent, answer);
     expected
 }
 
 /// With one session for everybody, that session is the main one.
 fn global_session(input: &Value, mut expected: Value) -> Value {
-    let mode = config(input)["agents"]["defaults"]["sandbox"]["mode"].clone();
     let session = flag(input, "--session");
     let is_main = session.as_deref().is_none_or(|session| session.eq_ignore_ascii_case("main"));
     let has_flags = session.is_some() || flag(input, "--agent").is_some();
@@ -77,25 +99,139 @@ fn global_session(input: &Value, mut expected: Value) -> Value {
     }
     let agent = answer["agentId"].as_str().unwrap_or_default().to_owned();
     answer["mainSessionKey"] = "global".into();
+    // The key of the agent's own main session means the same one.
+    let written = answer["sessionKey"].clone();
     if is_main {
         answer["sessionKey"] = "global".into();
     }
-    let key = answer["sessionKey"].as_str().unwrap_or_default();
-    if mode == "non-main" {
-        let is_main = key == "global" || key == format!("agent:{agent}:main");
-        answer["sandbox"]["sessionIsSandboxed"] = (!is_main).into();
+    let is_alias = written == format!("agent:{agent}:main");
+    let shown = answer["sessionKey"].clone();
+    if is_alias {
+        answer["sessionKey"] = "global".into();
     }
+    settings_of(input, &agent, answer);
+    answer["sessionKey"] = shown;
     expected
+}
+
+/// Binds of a browser that the older release lets pass: blank, or not from an absolute path.
+fn bad_browser_binds(input: &Value) -> Vec<(String, String, String)> {
+    let config = config(input);
+    let agents = config["agents"]["list"].as_array().cloned().unwrap_or_default();
+    let mut blocks = vec![("agents.defaults".to_owned(), config["agents"]["defaults"].clone())];
+    blocks.extend(
+        agents.into_iter().enumerate().map(|(n, agent)| (format!("agents.list.{n}"), agent)),
+    );
+    let mut found = Vec::new();
+    for (key, block) in blocks {
+        let binds = block["sandbox"]["browser"]["binds"].as_array().cloned().unwrap_or_default();
+        for (index, bind) in binds.iter().enumerate() {
+            let Some(bind) = bind.as_str().map(str::trim) else { continue };
+            let source = bind.split(':').next().unwrap_or_default().trim();
+            if !source.starts_with('/') {
+                let key = format!("{key}.sandbox.browser.binds.{index}");
+                found.push((key, bind.to_owned(), source.to_owned()));
+            }
+        }
+    }
+    found
+}
+
+/// Keys that only the newer release knows, each with the path of its object.
+fn newer_keys(config: &Value) -> Vec<(String, &'static str)> {
+    let agents = config["agents"]["list"].as_array().cloned().unwrap_or_default();
+    let mut blocks = vec![("agents.defaults".to_owned(), config["agents"]["defaults"].clone())];
+    blocks.extend(
+        agents.into_iter().enumerate().map(|(n, agent)| (format!("agents.list.{n}"), agent)),
+    );
+    let mut found = Vec::new();
+    if !config["agents"]["entries"].is_null() {
+        found.push(("agents".to_owned(), "entries"));
+    }
+    for (path, block) in blocks {
+        for (part, key) in [
+            ("sandbox.docker", "gpus"),
+            ("sandbox.browser", "noVncEnabled"),
+            ("sandbox", "networkAllow"),
+            ("sandbox", "networkExecAllow"),
+            ("sandbox", "networkDocker"),
+        ] {
+            let object = part.split('.').fold(&block, |value, key| &value[key]);
+            if !object[key].is_null() {
+                found.push((format!("{path}.{part}"), key));
+            }
+        }
+    }
+    found
+}
+
+/// The recorded refusal of such a key becomes the answer that the rest of the config gives; other
+/// refusals stay.
+fn newer_keys_load(input: &Value, expected: Value) -> Value {
+    let Some(text) = expected["stderr"].as_str() else { return expected };
+    let accepted: Vec<String> = newer_keys(&config(input))
+        .into_iter()
+        .map(|(path, key)| format!("{path}: Unrecognized key: \"{key}\""))
+        .collect();
+    let problems: Vec<&str> = text.lines().filter(|line| line.starts_with("  - ")).collect();
+    let is_accepted =
+        |line: &&str| accepted.iter().any(|accepted| line.ends_with(accepted.as_str()));
+    if problems.is_empty() || !problems.iter().all(is_accepted) {
+        return expected;
+    }
+    let asked = flag(input, "--agent");
+    let agent = asked.map_or_else(|| default_agent(input), |agent| normalized(&agent));
+    let mut answer = default_answer(&agent);
+    settings_of(input, &agent, &mut answer);
+    json!({ "exitCode": 0, "json": answer })
+}
+
+/// What the reference says to an empty config.
+fn default_answer(agent: &str) -> Value {
+    let list =
+        |key: &str| json!({ "source": "default", "key": format!("tools.sandbox.tools.{key}") });
+    json!({
+        "docsUrl": "https://docs.openclaw.ai/sandbox",
+        "agentId": agent,
+        "sessionKey": format!("agent:{agent}:main"),
+        "mainSessionKey": format!("agent:{agent}:main"),
+        "sandbox": {
+            "mode": "off", "scope": "agent", "perSession": false, "workspaceAccess": "none",
+            "workspaceRoot": "${STATE_DIR}/sandboxes", "sessionIsSandboxed": false,
+            "tools": {
+                "allow": [
+                    "exec", "process", "read", "write", "edit", "apply_patch", "image", "sessions_list",
+                    "sessions_history", "sessions_send", "sessions_spawn", "sessions_yield", "subagents",
+                    "session_status"
+                ],
+                "deny": [
+                    "browser", "canvas", "nodes", "cron", "gateway", "telegram", "whatsapp", "discord", "irc",
+                    "googlechat", "slack", "signal", "imessage", "line"
+                ],
+                "sources": { "allow": list("allow"), "deny": list("deny") },
+            },
+        },
+        "elevated": {
+            "enabled": true, "allowedByConfig": false, "alwaysAllowedByConfig": false, "allowFrom": {},
+            "failures": []
+        },
+        "fixIt": [
+            "tools.sandbox.tools.allow", "tools.sandbox.tools.alsoAllow", "tools.sandbox.tools.deny",
+            "agents.list[].tools.sandbox.tools.allow", "agents.list[].tools.sandbox.tools.alsoAllow",
+            "agents.list[].tools.sandbox.tools.deny", "tools.elevated.enabled"
+        ],
+    })
 }
 
 /// `--agent`, `--session` and the session's own agent, if they name two agents.
 fn contradiction(input: &Value) -> Option<(String, String, String)> {
-    let agent = flag(input, "--agent")?.to_lowercase();
+    let agent = normalized(&flag(input, "--agent")?);
     let session = flag(input, "--session")?;
     if !is_agent_key(&session) {
         return None;
     }
-    let owner = session.split(':').filter(|part| !part.is_empty()).nth(1)?.to_lowercase();
+    let owner = session.split(':').filter(|part| !part.is_empty()).nth(1)?;
+    let owner = normalized(owner);
     (owner != agent).then_some((agent, session, owner))
 }
 
@@ -120,9 +256,9 @@ fn is_agent_key(session: &str) -> bool {
     parts.len() >= 3 && parts[0] == "agent"
 }
 
+/// The config as a JSON5 reader that is not ours reads it; includes are not followed.
 fn config(input: &Value) -> Value {
-    // Configs that are more than JSON are of no concern to these rules.
-    input["config"].as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    input["config"].as_str().and_then(|text| json_five::from_str(text).ok()).unwrap_or_default()
 }
 
 /// The id of the agent that is meant when none is named.
@@ -130,8 +266,56 @@ fn default_agent(input: &Value) -> String {
     let config = config(input);
     let agents = config["agents"]["list"].as_array().cloned().unwrap_or_default();
     let marked = agents.iter().find(|agent| agent["default"] == true);
-    let id = marked.or(agents.first()).and_then(|agent| agent["id"].as_str()).unwrap_or("main");
-    id.trim().to_lowercase()
+    normalized(marked.or(agents.first()).and_then(|agent| agent["id"].as_str()).unwrap_or("main"))
+}
+
+/// An agent id in normal form, as the reference's documents describe it.
+fn normalized(id: &str) -> String {
+    let mut normal = String::new();
+    for c in id.trim().to_lowercase().chars() {
+        if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
+            normal.push(c);
+        } else if !normal.ends_with('\0') {
+            normal.push('\0');
+        }
+    }
+    let normal: String = normal.replace('\0', "-").trim_matches('-').chars().take(64).collect();
+    if normal.is_empty() { "main".to_owned() } else { normal }
+}
+
+/// Puts the sandbox settings of one agent into a recorded answer that speaks of another.
+fn settings_of(input: &Value, agent: &str, answer: &mut Value) {
+    let config = config(input);
+    let agents = config["agents"]["list"].as_array().cloned().unwrap_or_default();
+    let entry =
+        agents.iter().find(|entry| normalized(entry["id"].as_str().unwrap_or_default()) == agent);
+    let layers = [
+        entry.map(|entry| entry["sandbox"].clone()).unwrap_or_default(),
+        config["agents"]["defaults"]["sandbox"].clone(),
+    ];
+    let pick = |key: &str, built_in: &str| {
+        let written = layers.iter().find_map(|layer| layer[key].as_str());
+        written.unwrap_or(built_in).to_owned()
+    };
+    let (mode, scope) = (pick("mode", "off"), pick("scope", "agent"));
+    answer["sandbox"]["perSession"] = (scope == "session").into();
+    answer["sandbox"]["workspaceAccess"] = pick("workspaceAccess", "none").into();
+    answer["sandbox"]["scope"] = scope.into();
+    let is_main = answer["sessionKey"] == answer["mainSessionKey"];
+    answer["sandbox"]["sessionIsSandboxed"] = match mode.as_str() {
+        "all" => true,
+        "non-main" => !is_main,
+        _ => false,
+    }
+    .into();
+    let switches = ["agents.defaults.sandbox.mode=off", "agents.list[].sandbox.mode=off"];
+    if let Some(keys) = answer["fixIt"].as_array_mut() {
+        keys.retain(|key| !switches.contains(&key.as_str().unwrap_or_default()));
+        if mode != "off" {
+            keys.splice(0..0, switches.map(Value::from));
+        }
+    }
+    answer["sandbox"]["mode"] = mode.into();
 }
 
 /// Replaces words in a recorded text.

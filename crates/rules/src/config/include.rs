@@ -4,7 +4,9 @@
 //! of the extra roots), judged by the text of the path and by where its links really lead. Depth,
 //! size, hard links and circles are bounded: an include must not become a way to read the host.
 
-use super::json5::{self, Repeated};
+use std::collections::HashMap;
+
+use super::json5::{self, Parsed, Repeated};
 use super::locate::expand_tilde;
 use super::tree::{FileId, Member, Node, Object, Place, Value};
 use crate::host_files::{Entry, EntryKind, FactError, HostFiles, real_path};
@@ -16,6 +18,8 @@ pub const MAX_DEPTH: usize = 10;
 pub const MAX_BYTES: usize = 2 * 1024 * 1024;
 /// More files than this are refused, however they are nested.
 pub const MAX_FILES: usize = 256;
+/// All files of a load together may not be larger than this.
+pub const MAX_TOTAL_BYTES: usize = json5::MAX_BYTES;
 /// Longer include paths are refused.
 pub const MAX_PATH: usize = 4096;
 
@@ -36,6 +40,8 @@ pub enum IncludeError {
     TooDeep { path: String },
     #[error("more than {MAX_FILES} files are included")]
     TooManyFiles,
+    #[error("the included files are larger than {MAX_TOTAL_BYTES} bytes together")]
+    TooLarge,
     #[error("the include {path} leads out of the config directory (root: {root})")]
     Escapes { path: String, root: String },
     #[error(
@@ -63,6 +69,8 @@ pub enum IncludeError {
 pub struct IncludeIssue {
     pub place: Place,
     pub error: IncludeError,
+    /// The files read so far, which `place` refers to.
+    pub files: Vec<String>,
 }
 
 /// The merged tree.
@@ -77,25 +85,39 @@ pub struct Included {
 /// Resolves every `$include` below `root`, which was parsed from `file`. `extra_roots` are further
 /// directories that includes may come from.
 pub fn resolve(
-    root: Node,
+    root: Parsed,
     file: &str,
     extra_roots: &[String],
     sources: &impl ConfigFiles,
 ) -> Result<Included, IncludeIssue> {
     let directory = posix::parent(file).to_owned();
     let mut resolver = Resolver {
+        bytes: 0,
+        values: root.values,
         sources,
         roots: std::iter::once(directory).chain(extra_roots.iter().cloned()).collect(),
         files: vec![file.to_owned()],
         chain: vec![file.to_owned()],
         repeated: Vec::new(),
     };
-    let root = resolver.node(root)?;
-    Ok(Included { root, files: resolver.files, repeated: resolver.repeated })
+    resolver.repeated = root.repeated;
+    match resolver.node(root.root) {
+        Ok(root) => Ok(Included { root, files: resolver.files, repeated: resolver.repeated }),
+        Err(Refused { place, error }) => Err(IncludeIssue { place, error, files: resolver.files }),
+    }
+}
+
+/// A refusal and its place, while the files are still being read.
+struct Refused {
+    place: Place,
+    error: IncludeError,
 }
 
 struct Resolver<'a, S> {
     sources: &'a S,
+    /// Read so far, all files together.
+    bytes: usize,
+    values: usize,
     roots: Vec<String>,
     files: Vec<String>,
     /// The files being read right now, outermost first.
@@ -104,7 +126,7 @@ struct Resolver<'a, S> {
 }
 
 impl<S: ConfigFiles> Resolver<'_, S> {
-    fn node(&mut self, node: Node) -> Result<Node, IncludeIssue> {
+    fn node(&mut self, node: Node) -> Result<Node, Refused> {
         let Node { value, place, span } = node;
         let value = match value {
             Value::Array(items) => Value::Array(
@@ -121,7 +143,7 @@ impl<S: ConfigFiles> Resolver<'_, S> {
         mut object: Object,
         place: Place,
         span: super::tree::Span,
-    ) -> Result<Node, IncludeIssue> {
+    ) -> Result<Node, Refused> {
         let include = object.remove(KEY);
         let mut members = Vec::with_capacity(object.len());
         for member in object.into_members() {
@@ -137,13 +159,13 @@ impl<S: ConfigFiles> Resolver<'_, S> {
             return Ok(included);
         }
         if included.as_object().is_none() {
-            return Err(IncludeIssue { place: at, error: IncludeError::NeedsObject });
+            return Err(Refused { place: at, error: IncludeError::NeedsObject });
         }
         Ok(merge(included, Node { value: Value::Object(siblings), place, span }))
     }
 
     /// The content that the value of an `$include` stands for.
-    fn included(&mut self, value: Node) -> Result<Node, IncludeIssue> {
+    fn included(&mut self, value: Node) -> Result<Node, Refused> {
         let place = value.place;
         match value.value {
             Value::String(path) => self.file(&path, place),
@@ -152,7 +174,7 @@ impl<S: ConfigFiles> Resolver<'_, S> {
                 for item in items {
                     let Some(path) = item.as_str() else {
                         let found = item.value.kind().to_string();
-                        return Err(IncludeIssue {
+                        return Err(Refused {
                             place: item.place,
                             error: IncludeError::BadItem { found },
                         });
@@ -163,13 +185,13 @@ impl<S: ConfigFiles> Resolver<'_, S> {
             }
             other => {
                 let found = other.kind().to_string();
-                Err(IncludeIssue { place, error: IncludeError::BadValue { found } })
+                Err(Refused { place, error: IncludeError::BadValue { found } })
             }
         }
     }
 
-    fn file(&mut self, path: &str, place: Place) -> Result<Node, IncludeIssue> {
-        let fail = |error| IncludeIssue { place, error };
+    fn file(&mut self, path: &str, place: Place) -> Result<Node, Refused> {
+        let fail = |error| Refused { place, error };
         let resolved = self.checked_path(path).map_err(fail)?;
         if self.chain.contains(&resolved) {
             let mut chain = self.chain.clone();
@@ -183,11 +205,17 @@ impl<S: ConfigFiles> Resolver<'_, S> {
             return Err(fail(IncludeError::TooManyFiles));
         }
         let text = self.text(path, &resolved).map_err(fail)?;
+        self.bytes += text.len();
+        if self.bytes > MAX_TOTAL_BYTES {
+            return Err(fail(IncludeError::TooLarge));
+        }
         let id = FileId(u16::try_from(self.files.len()).unwrap_or(u16::MAX));
         self.files.push(resolved.clone());
-        let parsed = json5::parse(&text, id).map_err(|error| {
+        let left = json5::MAX_VALUES.saturating_sub(self.values);
+        let parsed = json5::parse_within(&text, id, left).map_err(|error| {
             fail(IncludeError::Broken { path: path.to_owned(), resolved: resolved.clone(), error })
         })?;
+        self.values += parsed.values;
         self.repeated.extend(parsed.repeated);
         self.chain.push(resolved);
         let node = self.node(parsed.root);
@@ -248,20 +276,25 @@ fn merge(under: Node, over: Node) -> Node {
     let place = over.place;
     let span = over.span;
     match (under.value, over.value) {
-        (Value::Object(mut base), Value::Object(top)) => {
+        (Value::Object(base), Value::Object(top)) => {
+            let mut members = base.into_members();
+            let mut positions: HashMap<String, usize> =
+                members.iter().enumerate().map(|(at, member)| (member.key.clone(), at)).collect();
             for member in top.into_members() {
                 if matches!(member.key.as_str(), "__proto__" | "constructor" | "prototype") {
                     continue;
                 }
                 // In place, so that a key keeps the position it had.
-                if let Some(old) = base.get_mut(&member.key) {
-                    let under = std::mem::replace(old, Node::synthetic(Value::Null));
-                    *old = merge(under, member.node);
+                let old = positions.get(&member.key).and_then(|&at| members.get_mut(at));
+                if let Some(old) = old {
+                    let under = std::mem::replace(&mut old.node, Node::synthetic(Value::Null));
+                    old.node = merge(under, member.node);
                 } else {
-                    base.insert(member);
+                    positions.insert(member.key.clone(), members.len());
+                    members.push(member);
                 }
             }
-            Node { value: Value::Object(base), place, span }
+            Node { value: Value::Object(Object::from_members(members)), place, span }
         }
         (Value::Array(mut base), Value::Array(top)) => {
             base.extend(top);

@@ -11,8 +11,8 @@ use super::tree::{FileId, Member, Node, Object, Place, Span, Value};
 pub const MAX_DEPTH: usize = 64;
 /// A larger file is refused.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
-/// More values than this are refused.
-pub const MAX_VALUES: usize = 1_000_000;
+/// More values than this are refused, in one file or in all files of a load together.
+pub const MAX_VALUES: usize = 250_000;
 
 /// Text that is no JSON5, or more of it than we take.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +44,8 @@ pub enum ParseProblem {
 #[derive(Debug, Clone)]
 pub struct Parsed {
     pub root: Node,
+    /// How many values it holds.
+    pub values: usize,
     /// Keys that stand twice in one object: the later value counts, the earlier one is lost.
     pub repeated: Vec<Repeated>,
 }
@@ -57,8 +59,21 @@ pub struct Repeated {
 
 /// Parses one JSON5 document.
 pub fn parse(text: &str, file: FileId) -> Result<Parsed, ParseError> {
-    let mut reader =
-        Reader { text, at: 0, line: 1, column: 0, file, values: 0, repeated: Vec::new() };
+    parse_within(text, file, MAX_VALUES)
+}
+
+/// The same, for a file that may hold only so many values.
+pub fn parse_within(text: &str, file: FileId, max_values: usize) -> Result<Parsed, ParseError> {
+    let mut reader = Reader {
+        text,
+        at: 0,
+        line: 1,
+        column: 0,
+        file,
+        values: 0,
+        max_values,
+        repeated: Vec::new(),
+    };
     if text.len() > MAX_BYTES {
         return Err(reader.error(ParseProblem::Size));
     }
@@ -66,7 +81,7 @@ pub fn parse(text: &str, file: FileId) -> Result<Parsed, ParseError> {
     let root = reader.value(0)?;
     reader.skip_blank()?;
     match reader.next() {
-        None => Ok(Parsed { root, repeated: reader.repeated }),
+        None => Ok(Parsed { root, values: reader.values, repeated: reader.repeated }),
         Some(extra) => Err(reader.error(ParseProblem::Character(extra))),
     }
 }
@@ -79,6 +94,7 @@ struct Reader<'a> {
     column: u32,
     file: FileId,
     values: usize,
+    max_values: usize,
     repeated: Vec<Repeated>,
 }
 
@@ -162,7 +178,7 @@ impl Reader<'_> {
     fn value(&mut self, depth: usize) -> Result<Node, ParseError> {
         let (place, start) = self.here();
         self.values += 1;
-        if self.values > MAX_VALUES {
+        if self.values > self.max_values {
             return Err(self.error(ParseProblem::Values));
         }
         let value = match self.next() {

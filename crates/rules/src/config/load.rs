@@ -6,12 +6,12 @@
 
 use super::include::{self, ConfigFiles};
 use super::json5;
-use super::locate::{Locations, expand_tilde};
+use super::locate::{Locations, Variables as _, expand_tilde};
 use super::schema::{self, Issue, Problem};
 use super::tree::{FileId, Node, Object, Place, Value, join_key};
 use super::variables::{Environment, Source, VariableWarning};
 use super::{Config, own};
-use crate::host_files::{FactError, real_path};
+use crate::host_files::{EntryKind, FactError, real_path};
 use crate::ids::AgentId;
 use crate::posix;
 
@@ -42,6 +42,14 @@ pub enum Warning {
     SeveralDefaults {
         agents: Vec<String>,
     },
+    /// A `.env` file is there and cannot be read; what it sets is missing.
+    Unreadable {
+        why: String,
+    },
+    /// `OPENCLAW_CONFIG_PATH` names a file that is not there.
+    NamedConfigMissing {
+        path: String,
+    },
     /// Both forms of the agent list are there; `agents.entries` counts.
     ListIgnored {
         place: Place,
@@ -51,7 +59,7 @@ pub enum Warning {
 /// Why a config could not be loaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    #[error("cannot read the config `{path}`: {why}")]
+    #[error("cannot read `{path}`: {why}")]
     Unreadable { path: String, why: String },
     #[error("the config is not valid")]
     Invalid(Invalid),
@@ -80,6 +88,9 @@ pub struct Finding {
     pub hint: Option<String>,
 }
 
+/// More repeated keys than this are not worth a line each.
+const MAX_REPEATED_SHOWN: usize = 20;
+
 /// Reads the `.env` files, the working directory's last and weakest.
 pub fn read_variables(
     environment: &mut Environment,
@@ -90,15 +101,13 @@ pub fn read_variables(
     let state = posix::join(&locations.state_dir, ".env");
     let project = posix::join(current_dir, ".env");
     let mut warnings = Vec::new();
-    let mut add = |path: &str, source| {
-        // A `.env` that cannot be read is as good as none: it can only lower nothing.
-        if let Ok(Some(_)) = files.entry(path)
-            && let Ok(text) = files.read(path)
-        {
-            warnings.extend(
-                environment.add_file(&text, path, source).into_iter().map(Warning::Variable),
-            );
+    let mut add = |path: &str, source| match read(path, files) {
+        Ok(None) => {}
+        Ok(Some(text)) => {
+            let refused = environment.add_file(&text, path, source);
+            warnings.extend(refused.into_iter().map(Warning::Variable));
         }
+        Err(error) => warnings.push(Warning::Unreadable { why: error.to_string() }),
     };
     add(&state, Source::StateFile);
     if project != state {
@@ -115,12 +124,13 @@ pub fn load(
 ) -> Result<Loaded, LoadError> {
     let Some(text) = read(&locations.config, files)? else {
         let own = own::load(&locations.own_config, files)?;
-        return Ok(Loaded { config: Config::empty(), own, warnings: Vec::new(), is_missing: true });
+        let is_named =
+            environment.get("OPENCLAW_CONFIG_PATH").is_some_and(|path| !path.trim().is_empty());
+        let missing = Warning::NamedConfigMissing { path: locations.config.clone() };
+        let warnings = if is_named { vec![missing] } else { Vec::new() };
+        return Ok(Loaded { config: Config::empty(), own, warnings, is_missing: true });
     };
-    let roots = {
-        use super::locate::Variables as _;
-        include::extra_roots(environment.get("OPENCLAW_INCLUDE_ROOTS"), &locations.home)
-    };
+    let roots = include::extra_roots(environment.get("OPENCLAW_INCLUDE_ROOTS"), &locations.home);
     let invalid = |finding: Finding, files: Vec<String>| {
         let file = locations.config.clone();
         LoadError::Invalid(Invalid { file, files, findings: vec![finding], warnings: Vec::new() })
@@ -128,36 +138,34 @@ pub fn load(
     let parsed = json5::parse(&text, FileId(0)).map_err(|error| {
         invalid(parse_finding(&error, FileId(0)), vec![locations.config.clone()])
     })?;
-    let included =
-        include::resolve(parsed.root, &locations.config, &roots, files).map_err(|issue| {
-            let finding = Finding {
-                key: String::new(),
-                message: issue.error.to_string(),
-                place: Some(issue.place),
-                hint: None,
-            };
-            invalid(finding, vec![locations.config.clone()])
-        })?;
-    let repeated = parsed.repeated.into_iter().chain(included.repeated);
+    let included = include::resolve(parsed, &locations.config, &roots, files).map_err(|issue| {
+        let finding = Finding {
+            key: String::new(),
+            message: issue.error.to_string(),
+            place: Some(issue.place),
+            hint: None,
+        };
+        invalid(finding, issue.files)
+    })?;
+    let repeated = included.repeated.into_iter().take(MAX_REPEATED_SHOWN);
     let mut warnings: Vec<Warning> =
         repeated.map(|found| Warning::RepeatedKey { key: found.key, place: found.place }).collect();
-    let mut root = included.root;
-    environment.add_config(&root);
-    warnings.extend(environment.substitute(&mut root).into_iter().map(Warning::Variable));
-    let mut issues = schema::check(&root);
+    let mut config = Config::from_tree(included.root, included.files);
+    environment.add_config(&config.root);
+    warnings.extend(environment.substitute(&mut config.root).into_iter().map(Warning::Variable));
+    let mut issues = schema::check(&config.root);
     if issues.is_empty() {
-        issues.extend(shared_directories(&root, locations, files)?);
+        issues.extend(shared_directories(&config, locations, files)?);
     }
     if !issues.is_empty() {
         let findings = issues.into_iter().map(finding).collect();
-        let (file, files) = (locations.config.clone(), included.files);
+        let (file, files) = (locations.config.clone(), config.files);
         return Err(LoadError::Invalid(Invalid { file, files, findings, warnings }));
     }
-    force_main_key(&mut root, &mut warnings);
-    warn_about_agents(&root, &mut warnings);
-    expand_homes(&mut root, "", &locations.home);
+    force_main_key(&mut config.root, &mut warnings);
+    warn_about_agents(&config.root, &mut warnings);
+    expand_homes(&mut config.root, "", &locations.home);
     let own = own::load(&locations.own_config, files)?;
-    let config = Config::from_tree(root, included.files);
     Ok(Loaded { config, own, warnings, is_missing: false })
 }
 
@@ -168,10 +176,29 @@ pub(super) fn read(path: &str, files: &impl ConfigFiles) -> Result<Option<String
         why: error.problem.to_string(),
     };
     let real = real_path(files, path).map_err(unreadable)?;
-    match files.entry(&real).map_err(unreadable)? {
-        None => Ok(None),
-        Some(_) => files.read(&real).map(Some).map_err(unreadable),
+    if files.entry(&real).map_err(unreadable)?.is_some() {
+        return files.read(&real).map(Some).map_err(unreadable);
     }
+    // A link that leads nowhere is no missing file: whoever put it there meant something to be
+    // read, such as a volume that is not mounted now.
+    for place in ancestors(path) {
+        let entry = files.entry(place).map_err(unreadable)?;
+        let is_link = entry.is_some_and(|entry| matches!(entry.kind, EntryKind::Symlink { .. }));
+        if is_link {
+            let target = real_path(files, place).map_err(unreadable)?;
+            if files.entry(&target).map_err(unreadable)?.is_none() {
+                let why = format!("`{place}` is a link to `{target}`, which is not there");
+                return Err(LoadError::Unreadable { path: path.to_owned(), why });
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The path and every directory above it, except the root.
+fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| Some(posix::parent(path)))
+        .take_while(|path| *path != "/")
 }
 
 pub(super) fn parse_finding(error: &json5::ParseError, file: FileId) -> Finding {
@@ -203,11 +230,10 @@ pub(super) fn finding(issue: Issue) -> Finding {
 
 /// Agents whose `agentDir` is the same place would overwrite each other's state.
 fn shared_directories(
-    root: &Node,
+    config: &Config,
     locations: &Locations,
     files: &impl ConfigFiles,
 ) -> Result<Vec<Issue>, LoadError> {
-    let config = Config::from_tree(root.clone(), Vec::new());
     let mut seen: Vec<(String, Vec<AgentId>, Place)> = Vec::new();
     for (id, entry) in config.agents() {
         let named = entry.node.get("agentDir").and_then(Node::as_str).map(str::trim);

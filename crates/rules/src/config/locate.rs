@@ -105,8 +105,10 @@ pub fn locate(
 
 fn home(variables: &impl Variables, fallbacks: Fallbacks<'_>) -> String {
     let os_home = || {
-        filled(variables, "HOME")
-            .or_else(|| filled(variables, "USERPROFILE"))
+        // A relative home would make the working directory the place of the config.
+        let absolute = |name| filled(variables, name).filter(|home| home.starts_with('/'));
+        absolute("HOME")
+            .or_else(|| absolute("USERPROFILE"))
             .or(fallbacks.os_home)
             .unwrap_or(fallbacks.current_dir)
     };
@@ -201,6 +203,7 @@ mod tests {
     #[test]
     fn places_follow_the_environment_then_what_exists() {
         check(&[("HOME", "/h")], &[], ("/h/.openclaw", "/h/.openclaw/openclaw.json"));
+        check(&[("HOME", "rel")], &[], ("/home/os/.openclaw", "/home/os/.openclaw/openclaw.json"));
         check(
             &[("HOME", "undefined")],
             &[],

@@ -188,15 +188,14 @@ impl fmt::Display for Problem {
             }
             Self::UnknownKeys(keys) => {
                 f.write_str(if keys.len() == 1 { "unknown key " } else { "unknown keys " })?;
-                for (index, key) in keys.iter().enumerate() {
-                    write!(
-                        f,
-                        "{}\"{}\"",
-                        if index == 0 { "" } else { ", " },
-                        key.name.escape_debug()
-                    )?;
+                for (index, key) in keys.iter().take(MAX_SHOWN).enumerate() {
+                    let comma = if index == 0 { "" } else { ", " };
+                    write!(f, "{comma}\"{}\"", key.name.escape_debug())?;
                 }
-                Ok(())
+                match keys.len().saturating_sub(MAX_SHOWN) {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
             }
             Self::NumberTooSmall { limit } => write!(f, "the number must be {limit}"),
             Self::NotInteger => {
@@ -216,6 +215,10 @@ impl fmt::Display for Problem {
         }
     }
 }
+
+/// How many unknown keys of one object get a guess, and how many are shown.
+const MAX_GUESSES: usize = 10;
+const MAX_SHOWN: usize = 40;
 
 /// Checks a whole config. An empty answer means it is valid.
 pub fn check(root: &Node) -> Vec<Issue> {
@@ -290,10 +293,14 @@ fn check_object(at: &At<'_>, schema: &ObjectSchema, issues: &mut Vec<Issue>) {
             .unwrap_or_default()
             .iter()
             .filter(|member| schema.fields.iter().all(|field| field.name != member.key))
-            .map(|member| UnknownKey {
+            .enumerate()
+            .map(|(index, member)| UnknownKey {
                 name: member.key.clone(),
                 place: member.key_place,
-                nearest: nearest(&member.key, schema.fields.iter().map(|field| field.name)),
+                // Guessing costs time; a file with hundreds of unknown keys is no slip of the finger.
+                nearest: (index < MAX_GUESSES)
+                    .then(|| nearest(&member.key, schema.fields.iter().map(|field| field.name)))
+                    .flatten(),
             })
             .collect();
         if !unknown.is_empty() {

@@ -3,7 +3,8 @@
 //! `${NAME}` in a string takes the variable's value. A variable comes from the process, from the
 //! state directory's `.env`, from the working directory's `.env` or from the config's own `env`
 //! block, in this order of strength. The working directory is often the agent's own workspace, so
-//! what its `.env` says never decides about agents, tools or sessions.
+//! its `.env` may only give keys of model providers: it decides nothing, and it hides nothing that
+//! the config itself sets.
 
 use std::collections::BTreeMap;
 
@@ -36,8 +37,9 @@ pub enum VariableWarning {
     Refused { name: String, file: String },
 }
 
-/// Sections that decide what is sandboxed and what may run.
-const GUARDED: [&str; 5] = ["agents", "tools", "session", "approvals", "gateway"];
+/// The sections whose references the working directory's `.env` may fill: keys of model providers.
+/// Everything else decides, directly or not, what runs where.
+const OPEN_TO_PROJECTS: [&str; 2] = ["models", "auth"];
 
 impl Variables for Environment {
     fn get(&self, name: &str) -> Option<&str> {
@@ -80,7 +82,10 @@ impl Environment {
             vars.map(super::tree::Object::members).unwrap_or_default().iter().chain(direct);
         for member in members {
             let Some(value) = member.node.as_str() else { continue };
-            let is_blank = self.get(&member.key).is_none_or(|old| old.trim().is_empty());
+            // A project's `.env` must not keep the config's own value out.
+            let is_blank = self.variables.get(&member.key).is_none_or(|(old, source)| {
+                old.trim().is_empty() || *source == Source::WorkingDirectory
+            });
             if is_blank && !has_reference(value) && !takes_over_host(&member.key) {
                 self.variables.insert(member.key.clone(), (value.to_owned(), Source::Config));
             }
@@ -169,7 +174,7 @@ impl Environment {
 
 fn is_guarded(key: &str) -> bool {
     let section = key.split('.').next().unwrap_or_default();
-    GUARDED.contains(&section)
+    !OPEN_TO_PROJECTS.contains(&section)
 }
 
 /// The name in `${NAME}` at the start of a text: upper case, digits and `_` only.

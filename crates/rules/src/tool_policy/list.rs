@@ -55,6 +55,8 @@ enum Pattern {
     Plugins,
     /// Whatever says of itself that it is for the owner.
     OwnerTools,
+    /// Every tool: the entry holds a reference that could not be replaced.
+    Everything,
 }
 
 /// A compiled list.
@@ -143,7 +145,10 @@ impl List {
     /// Adds one rule for `name`, which came out of the entry `text`.
     pub(super) fn push(&mut self, text: &str, origin: &Origin, name: String) {
         let position = self.entries.len();
-        let pattern = if let Some(glob) = Glob::compile(&name) {
+        let pattern = if self.side == Side::Deny && name.contains("${") {
+            // A variable that is not set: nobody knows what was to be denied, so everything is.
+            Pattern::Everything
+        } else if let Some(glob) = Glob::compile(&name) {
             Pattern::Glob(glob)
         } else if name == PLUGIN_GROUP {
             Pattern::Plugins
@@ -160,7 +165,7 @@ impl List {
             Pattern::Name(name) => {
                 self.names.entry(name.clone()).or_insert(position);
             }
-            Pattern::Glob(_) | Pattern::Plugins | Pattern::OwnerTools => {
+            Pattern::Glob(_) | Pattern::Plugins | Pattern::OwnerTools | Pattern::Everything => {
                 self.patterns.push(position);
             }
         }
@@ -224,6 +229,7 @@ impl Entry {
             Pattern::Glob(glob) => glob.matches(tool.name),
             Pattern::Plugins => tool.plugin.is_some(),
             Pattern::OwnerTools => tool.audience == Audience::Owner,
+            Pattern::Everything => true,
         }
     }
 
@@ -232,14 +238,14 @@ impl Entry {
     pub fn covers_more(&self) -> bool {
         match &self.pattern {
             Pattern::Name(name) => *name != ToolName::normalize(&self.text).as_str(),
-            Pattern::Glob(_) | Pattern::Plugins | Pattern::OwnerTools => true,
+            Pattern::Glob(_) | Pattern::Plugins | Pattern::OwnerTools | Pattern::Everything => true,
         }
     }
 
     /// Says whether the entry has a `*` in it.
     pub(super) fn is_pattern(&self) -> bool {
         match &self.pattern {
-            Pattern::Glob(_) => true,
+            Pattern::Glob(_) | Pattern::Everything => true,
             Pattern::Name(_) | Pattern::Plugins | Pattern::OwnerTools => false,
         }
     }
@@ -248,7 +254,9 @@ impl Entry {
     fn is_name(&self) -> bool {
         match &self.pattern {
             Pattern::Name(_) => true,
-            Pattern::Glob(_) | Pattern::Plugins | Pattern::OwnerTools => false,
+            Pattern::Glob(_) | Pattern::Plugins | Pattern::OwnerTools | Pattern::Everything => {
+                false
+            }
         }
     }
 }

@@ -473,3 +473,11 @@ fn a_slip_in_a_deny_list_closes_what_was_meant() {
         Session { offered: vec![Tool::of_plugin("exce", "p")], ..Session::host(AgentId::main()) };
     assert!(decide(&Layers::resolve(&config, &offered), &Tool::core("exec")).is_allowed());
 }
+
+#[test]
+fn a_deny_entry_that_nobody_can_read_denies_everything() {
+    let layers = Layers::of_policy(&[], &["${DENIED}"]);
+    assert!(!decide(&layers, &Tool::core("exec")).is_allowed());
+    let layers = Layers::of_policy(&["${ALLOWED}"], &[]);
+    assert!(!decide(&layers, &Tool::core("exec")).is_allowed());
+}

@@ -29,6 +29,9 @@ pub enum Problem {
     UnknownName { nearest: Option<String> },
     /// The same in a deny list: the nearest tool is denied until the name is corrected.
     DeniesNearest { nearest: String },
+    /// The entry holds a reference to a variable that is not set. In a deny list it stands for every
+    /// tool, in an allow list for none.
+    Unresolved,
     /// The pattern matches no known tool.
     MatchesNothing,
     /// The pattern in an allow list takes these names off the sandbox's default deny list.
@@ -58,6 +61,11 @@ impl fmt::Display for Warning {
                 f,
                 "`{entry}` in `{key}` is no known tool; `{nearest}` is denied until the name is \
                  corrected"
+            ),
+            Problem::Unresolved => write!(
+                f,
+                "`{entry}` in `{key}` refers to a variable that is not set; in a deny list it stands \
+                 for every tool, in an allow list for none"
             ),
             Problem::MatchesNothing => write!(f, "`{entry}` in `{key}` matches no known tool"),
             Problem::LiftsDefaultDenies { lifted } => write!(
@@ -93,6 +101,9 @@ fn problem(name: &ToolName, offered: &[Tool]) -> Option<Problem> {
     let is_known = |known: &str| text == known;
     if text.is_empty() {
         return None;
+    }
+    if text.contains("${") {
+        return Some(Problem::Unresolved);
     }
     if let Some(glob) = Glob::compile(text) {
         let matches_one = catalogue::tool_names().any(|name| glob.matches(name))

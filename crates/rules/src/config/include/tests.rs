@@ -39,7 +39,7 @@ fn files(texts: &[(&'static str, &str)]) -> Files {
 }
 
 fn run(root: &str, texts: &[(&'static str, &str)]) -> Result<String, IncludeError> {
-    let root = json5::parse(root, FileId(0)).unwrap().root;
+    let root = json5::parse(root, FileId(0)).unwrap();
     let files = files(texts);
     resolve(root, "/c/openclaw.json", &[], &files)
         .map(|included| json(&included.root, Secrets::None).split_whitespace().collect())
@@ -114,7 +114,7 @@ fn circles_depth_and_wrong_values_are_refused() {
 
 #[test]
 fn a_file_with_a_second_name_is_refused() {
-    let root = json5::parse("{$include: 'h.json'}", FileId(0)).unwrap().root;
+    let root = json5::parse("{$include: 'h.json'}", FileId(0)).unwrap();
     let mut files = files(&[("/c/h.json", "{a: 1}")]);
     files.table = files.table.with_links("/c/h.json", 2);
     let error = resolve(root, "/c/openclaw.json", &[], &files).unwrap_err().error;
@@ -126,4 +126,26 @@ fn keys_that_javascript_trips_over_are_dropped_in_a_merge() {
     let texts =
         [("/c/a.json", "{a: 1}"), ("/c/b.json", "{__proto__: {x: 1}, constructor: 1, b: 2}")];
     check("{$include: ['a.json', 'b.json']}", &texts, "{\"a\":1,\"b\":2}");
+}
+
+#[test]
+fn many_includes_of_one_large_file_are_bounded() {
+    let large = format!("[{}]", "0,".repeat(200_000));
+    let root = "{a: {$include: 'l.json'}, b: {$include: 'l.json'}}";
+    let error = run(root, &[("/c/l.json", &large)]).unwrap_err();
+    assert!(matches!(error, IncludeError::Broken { .. }), "{error}");
+    let padded = format!("{{}}{}", " ".repeat(MAX_BYTES - 2));
+    let root = format!("[{}]", "{$include: 'p.json'},".repeat(5));
+    assert_eq!(run(&root, &[("/c/p.json", &padded)]), Err(IncludeError::TooLarge));
+}
+
+#[test]
+fn a_place_in_an_included_file_names_that_file() {
+    let root = json5::parse("{$include: 'a.json'}", FileId(0)).unwrap();
+    let files = files(&[("/c/a.json", "{$include: 5}")]);
+    let issue = resolve(root, "/c/openclaw.json", &[], &files).unwrap_err();
+    assert_eq!(
+        issue.files.get(usize::from(issue.place.file.0)).map(String::as_str),
+        Some("/c/a.json")
+    );
 }

@@ -48,6 +48,23 @@ fn the_working_directory_has_no_say_about_sandboxes() {
 }
 
 #[test]
+fn the_working_directory_cannot_keep_the_configs_own_value_out() {
+    let text = "{env: {vars: {DEN: 'exec'}}, tools: {deny: ['${DEN}']}, channels: {x: '${OTHER}'}}";
+    let mut root = json5::parse(text, FileId(0)).unwrap().root;
+    let mut environment = process(&[]);
+    environment.add_file("DEN=x\nOTHER=exec", "/p/.env", Source::WorkingDirectory);
+    environment.add_config(&root);
+    environment.substitute(&mut root);
+    let deny =
+        root.get("tools").and_then(|tools| tools.get("deny")).and_then(Node::as_array).unwrap();
+    assert_eq!(deny[0].as_str(), Some("exec"));
+    assert_eq!(
+        root.get("channels").and_then(|c| c.get("x")).and_then(Node::as_str),
+        Some("${OTHER}")
+    );
+}
+
+#[test]
 fn what_is_set_stays_and_the_state_file_is_trusted() {
     let mut environment = process(&[("A", "process")]);
     environment.add_file(
