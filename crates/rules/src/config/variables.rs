@@ -1,8 +1,8 @@
 //! The variables that a config may refer to, and where each came from.
 //!
 //! `${NAME}` in a string takes the variable's value. A variable comes from the process, from the
-//! state directory's `.env`, from the working directory's `.env` or from the config's own `env`
-//! block, in this order of strength. The working directory is often the agent's own workspace, so
+//! state directory's `.env`, from the config's own `env` block or from the working directory's
+//! `.env`, in this order of strength. The working directory is often the agent's own workspace, so
 //! its `.env` may only give keys of model providers: it decides nothing, and it hides nothing that
 //! the config itself sets.
 
