@@ -136,7 +136,7 @@ fn run_row(
     fixtures: &[&Path],
     rules: &mut BTreeMap<&'static str, usize>,
 ) -> Outcome {
-    let answered = World::new(corpus, fixtures).and_then(|world| {
+    let answered = World::new(corpus, fixtures, &row.input).and_then(|world| {
         let row = Row { input: world.fill(&row.input), ..row.clone() };
         Ok((answer(&row, &world)?, world))
     });

@@ -17,8 +17,9 @@ pub struct World {
 pub const NOW_MS: u64 = 1_700_000_000_000;
 
 impl World {
-    /// Makes the tree that the corpus' fixture describes (or just a home, if it has none).
-    pub fn new(corpus: &str, fixtures: &[&Path]) -> Result<Self> {
+    /// Makes the tree that the corpus' fixture describes (or just a home, if it has none). A row that
+    /// moves the state directory by its environment means the moved one by `${STATE_DIR}`.
+    pub fn new(corpus: &str, fixtures: &[&Path], input: &Value) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("pen").tempdir()?;
         let base = directory.path().canonicalize()?.join("b");
         let base = base.to_str().context("temporary directory is not UTF-8")?.to_owned();
@@ -37,8 +38,14 @@ impl World {
             world.places.push((name.to_owned(), place));
         }
         world.default_place("HOME", &format!("{base}/home"));
+        let moved = input["env"]["OPENCLAW_STATE_DIR"].as_str().map(str::trim).unwrap_or_default();
+        let moved = world.fill_text(moved).replacen(
+            '~',
+            world.get("HOME"),
+            usize::from(moved.starts_with('~')),
+        );
         let state = format!("{}/.openclaw", world.get("HOME"));
-        world.default_place("STATE_DIR", &state);
+        world.default_place("STATE_DIR", if moved.starts_with('/') { &moved } else { &state });
         world.default_place("AGENT_WORKSPACE", &format!("{base}/agentws"));
         world.default_place("NOW_MS", &NOW_MS.to_string());
         world.default_place("HOST_PATH", "/usr/local/bin:/usr/bin:/bin");
