@@ -4,7 +4,18 @@
 //! rules where we differ on purpose; [`facts`] compares sentences by what they say.
 #![forbid(unsafe_code)]
 
+pub mod canaries;
 pub mod compat;
 pub mod facts;
 pub mod home;
 pub mod replay;
+
+/// A program of this workspace that cargo built beside the running one.
+pub fn built(name: &str) -> anyhow::Result<std::path::PathBuf> {
+    let own = std::env::current_exe()?;
+    // `target/debug/replay` or `target/debug/deps/test-…`.
+    let found = own.ancestors().skip(1).take(2).map(|dir| dir.join(name)).find(|path| path.is_file());
+    anyhow::Context::with_context(found, || {
+        format!("`{name}` is not built; run `cargo build --workspace` first")
+    })
+}

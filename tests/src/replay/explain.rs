@@ -67,9 +67,5 @@ pub fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("CLAWPEN_BIN") {
         return Ok(PathBuf::from(path));
     }
-    let own = std::env::current_exe()?;
-    // `target/debug/replay` or `target/debug/deps/test-…`.
-    let found =
-        own.ancestors().skip(1).take(2).map(|dir| dir.join("clawpen")).find(|path| path.is_file());
-    found.context("the clawpen binary is not built; run `cargo build` first, or set CLAWPEN_BIN")
+    crate::built("clawpen")
 }
