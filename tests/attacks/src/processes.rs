@@ -77,13 +77,24 @@ fn victim(signal: i32) -> Outcome {
     if let Err(error) = call3(libc::SYS_kill, number, signal.unsigned_abs() as usize, 0) {
         return Outcome::Blocked(format!("kill({number}): {error}"));
     }
-    std::thread::yield_now();
-    let state = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
-    let state = state.rsplit(')').next().unwrap_or_default().split_whitespace().next().unwrap_or("gone").to_owned();
-    match state.as_str() {
-        "gone" | "Z" | "X" | "T" => Outcome::Escaped(format!("process {number} is now {state}")),
-        other => Outcome::Blocked(format!("process {number} took no notice (state {other})")),
+    // The signal takes its time: look until it shows, for as long as a victim may reasonably need.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_millis(500);
+    loop {
+        let state = state_of(number);
+        if matches!(state.as_str(), "gone" | "Z" | "X" | "T") {
+            return Outcome::Escaped(format!("process {number} is now {state}"));
+        }
+        if std::time::Instant::now() > deadline {
+            return Outcome::Blocked(format!("process {number} took no notice (state {state})"));
+        }
+        std::thread::yield_now();
     }
+}
+
+fn state_of(number: usize) -> String {
+    let Ok(line) = std::fs::read_to_string(format!("/proc/{number}/stat")) else { return "gone".to_owned() };
+    let after_name = line.rsplit(')').next().unwrap_or_default();
+    after_name.split_whitespace().next().unwrap_or_default().to_owned()
 }
 
 fn pidfd_getfd() -> Outcome {
