@@ -184,8 +184,9 @@ impl Blocklist {
             places.extend(with_real(path, files).map(|path| Place { path, parents }));
         }
         let private = absolute(&known.private).flat_map(|path| with_real(path, files));
-        let start_files = homes.iter().chain(&service_homes);
-        let start_files = start_files
+        // A service has no shell that would read its own.
+        let start_files = homes
+            .iter()
             .flat_map(|home| names_in(home, START_FILES))
             .flat_map(|path| with_real(path, files));
         Self {
@@ -430,6 +431,7 @@ mod tests {
             ("/home/eve/.profile", Some("/home/eve/.profile")),
             ("/home/ann/project", None),
             ("/home/ann/project/.profile", None),
+            ("/var/www", None),
         ] {
             assert_eq!(blocklist().start_file(source).as_deref(), expected, "{source}");
         }
