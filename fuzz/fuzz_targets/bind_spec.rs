@@ -5,8 +5,8 @@
 use clawpen_rules::config::sandbox::WorkspaceAccess;
 use clawpen_rules::host_files::FileTable;
 use clawpen_rules::mounts::{
-    BindDecision, BindPolicy, Blocklist, KnownPlaces, Layout, MountTable, ReservedTargets, Roots,
-    Sources, Targets, check_bind_entry, decide, why,
+    BindDecision, BindPolicy, Blocklist, KnownPlaces, MountTable, ReservedTargets, Roots,
+    Sources, TablePlan, Targets, decide, decide_bind_entry, why,
 };
 use clawpen_rules::{paths, posix};
 use libfuzzer_sys::fuzz_target;
@@ -14,16 +14,16 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|text: &str| {
     let files =
         FileTable::new().with_link("/ws/out", "/etc").with_link("/ws/home", "/home/ann/.ssh");
-    let known = KnownPlaces { homes: vec!["/home/ann".to_owned()], guarded: Vec::new() };
-    let Ok(blocklist) = Blocklist::resolve(&known, &files) else { return };
-    let Ok(roots) = Roots::resolve(&["/ws"], &files) else { return };
+    let known = KnownPlaces { homes: vec!["/home/ann".to_owned()], ..KnownPlaces::default() };
+    let blocklist = Blocklist::resolve(&known, &files);
+    let roots = Roots::resolve(&["/ws"], &files);
     let strict = BindPolicy {
         sources: Sources::Below(roots),
         targets: Targets::NotOver(ReservedTargets::new("/workspace")),
         blocklist: blocklist.clone(),
     };
     let open = BindPolicy { sources: Sources::Anywhere, targets: Targets::Anywhere, blocklist };
-    let _ = check_bind_entry(text);
+    let _ = decide_bind_entry(text);
     let _ = why(text, &strict, &files);
     if let BindDecision::Allow(bind) = decide(text, &strict, &files) {
         assert!(posix::is_inside("/ws", bind.real_source()), "{bind:?}");
@@ -37,15 +37,16 @@ fuzz_target!(|text: &str| {
         }
     }
     // The same text as a path: it never leaves the one mount there is.
-    let table = MountTable::new(&Layout {
+    let table = MountTable::new(&TablePlan {
         workspace: "/ws",
         agent_workspace: "/agentws",
         access: WorkspaceAccess::None,
         workdir: "/workspace",
         binds: &[],
+        tmpfs: &[],
     });
     let query = paths::Query { input: text, working_directory: None, home: "/home/ann" };
-    if let Ok(found) = paths::resolve(&table, &query, &files) {
+    if let Ok(found) = paths::decide(&table, &query, &files) {
         assert!(posix::is_inside("/ws", &found.host_path), "{found:?}");
         assert!(posix::is_inside("/workspace", &found.container_path), "{found:?}");
     }

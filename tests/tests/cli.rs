@@ -234,11 +234,13 @@ fn an_ordinary_user_gets_the_same_answer() {
     const NOBODY: u32 = 65_534;
     let home = Home::with_config(ALL);
     let open = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(home.path(""), open.clone()).expect("permissions");
-    // The build directory may be closed to others: take the program along.
+    std::fs::set_permissions(home.path(""), open).expect("permissions");
+    // The build directory may be closed to others: take the program along. Another process copies
+    // it: a copy that is still open for writing in some fork of ours could not be started.
     let program = home.path("clawpen");
-    std::fs::copy(home.command(&[]).get_program(), &program).expect("copy");
-    std::fs::set_permissions(&program, open).expect("permissions");
+    let mut copy = std::process::Command::new("install");
+    copy.args(["-m", "0755"]).arg(home.command(&[]).get_program()).arg(&program);
+    assert!(copy.status().expect("install").success());
     let mut command = std::process::Command::new(&program);
     command
         .args(["sandbox", "explain", "--json"])

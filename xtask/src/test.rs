@@ -16,6 +16,8 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
 
 /// Unit, property and integration tests of the workspace.
 pub(crate) fn all(args: &[String]) -> Result<()> {
+    // Tests start the real programs, and a test build does not make those.
+    run_command(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
     run_command(runner().arg("--workspace").args(args))
 }
 

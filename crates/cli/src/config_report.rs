@@ -24,10 +24,10 @@ pub(crate) fn failure(error: &StoreError) -> String {
 
 /// An error with its causes, on one line each.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = format!("error: {error}");
+    let mut text = format!("error: {}", safe(&error.to_string()));
     let mut cause = error.source();
     while let Some(error) = cause {
-        let line = error.to_string();
+        let line = safe(&error.to_string());
         // A transparent error repeats its cause.
         if !text.ends_with(&line) {
             text.push_str("\n  because: ");
@@ -40,7 +40,8 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 fn invalid_text(invalid: &Invalid, locations: &Locations) -> String {
     use std::fmt::Write as _;
-    let mut text = format!("config not valid: {}\n", shorten_home(&invalid.file, &locations.home));
+    let file = safe(&shorten_home(&invalid.file, &locations.home));
+    let mut text = format!("config not valid: {file}\n");
     for finding in &invalid.findings {
         let key = if finding.key.is_empty() { "<root>" } else { &finding.key };
         // Writing to a String cannot fail.
@@ -90,14 +91,16 @@ pub(crate) fn warning_text(warning: &Warning, files: &[String], locations: &Loca
     let at = |place: &Place| place_text(*place, files, locations);
     match warning {
         Warning::Variable(VariableWarning::Missing { name, key, place }) => format!(
-            "{} refers to ${{{name}}}, which is not set; the text stays as it is ({})",
+            "{} refers to ${{{}}}, which is not set; the text stays as it is ({})",
             safe(key),
+            safe(name),
             at(place)
         ),
         Warning::Variable(VariableWarning::Untrusted { name, key, place }) => format!(
-            "{} refers to ${{{name}}}, which only the working directory's .env sets; that file has no say \
+            "{} refers to ${{{}}}, which only the working directory's .env sets; that file has no say \
              here, set it in the environment or in the state directory's .env ({})",
             safe(key),
+            safe(name),
             at(place)
         ),
         Warning::Variable(VariableWarning::Refused { name, file }) => format!(

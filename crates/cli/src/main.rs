@@ -15,13 +15,13 @@ use clap::error::ErrorKind;
 use args::{Cli, Command, ConfigCommand, SandboxCommand, WhyCommand};
 use commands::CommandError;
 use exit::Outcome;
-use output::Output;
+use output::{Output, safe_lines};
 
 fn main() -> ExitCode {
     let output = Output::new();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return usage(&error),
+        Err(error) => return usage(&error, &output),
     };
     match run(cli.command, &output) {
         Ok(outcome) => ExitCode::from(outcome.code()),
@@ -33,12 +33,18 @@ fn main() -> ExitCode {
 }
 
 /// Help and version are results; everything else clap says is a mistake, with the reference's code.
-fn usage(error: &clap::Error) -> ExitCode {
-    // If even the message cannot be printed, the code still tells.
-    let _ = error.print();
+fn usage(error: &clap::Error, output: &Output) -> ExitCode {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
-        _ => ExitCode::from(exit::ERROR),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // If even the message cannot be printed, the code still tells.
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        // A mistake repeats what was typed, or pasted.
+        _ => {
+            output.note(safe_lines(&error.render().to_string()).trim_end());
+            ExitCode::from(exit::ERROR)
+        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! The only place that prints. Results go to standard output, everything else to standard error.
+
 use std::io::{self, IsTerminal as _, Write as _};
+
+use clawpen_rules::config::print::{harmless_json, steers_text};
 
 /// Where results and messages go.
 #[derive(Debug)]
@@ -33,7 +36,8 @@ impl Output {
 
     /// Prints a JSON result, indented.
     pub(crate) fn json(&self, value: &impl serde::Serialize) -> io::Result<()> {
-        let mut text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
+        let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
+        let mut text = harmless_json(&text);
         text.push('\n');
         self.text(&text)
     }
@@ -60,18 +64,18 @@ impl Output {
 pub(crate) fn safe(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        let hides = matches!(
-            c,
-            '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-                | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
-        );
-        if c.is_control() || hides {
+        if steers_text(c) {
             shown.extend(c.escape_unicode());
         } else {
             shown.push(c);
         }
     }
     shown
+}
+
+/// The same for a text of several lines, whose line ends are ours.
+pub(crate) fn safe_lines(text: &str) -> String {
+    text.split('\n').map(safe).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

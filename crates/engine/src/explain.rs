@@ -5,17 +5,19 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use clawpen_rules::config::locate::shorten_home;
 use clawpen_rules::config::sandbox::{Owner, WorkspaceAccess};
 use clawpen_rules::config::setting::{Layer, Origin, Setting};
 use clawpen_rules::explain::{self, Configs, ExplainError, Explanation, Facts, origins};
 use clawpen_rules::ids::AgentId;
-use clawpen_rules::mounts::{Access, KnownPlaces};
+use clawpen_rules::mounts::Access;
 use clawpen_rules::session::{self, AgentMismatch, ExplainFlags, Session};
 use clawpen_rules::tool_policy::{self, AllowReason, Layers, ToolPlacement, Verdict};
 use clawpen_wire::explain as wire;
 
 use crate::config_store::Store;
 use crate::host_files::RealFiles;
+use crate::known_places;
 use crate::session_store;
 
 /// Where the reference's documentation of all this is.
@@ -56,7 +58,8 @@ fn facts(
 ) -> Result<Facts, ExplainError> {
     let locations = &store.locations;
     let agent_workspace = locations.agent_workspace(configs.config, session.agent());
-    let layout = explain::layout(configs, session, &locations.state_dir, &agent_workspace)?;
+    let workspace = &agent_workspace.value;
+    let layout = explain::layout(configs, session, &locations.state_dir, workspace)?;
     let record = locations.session_store(configs.config, session.agent());
     let recorded = session
         .key()
@@ -67,7 +70,7 @@ fn facts(
         state_dir: locations.state_dir.clone(),
         owner: owner(layout.mounted()),
         agent_workspace,
-        known_places: known_places(store),
+        known_places: known_places::look_up(store),
         recorded_channel: recorded.into_iter().next(),
         channels: channels.to_vec(),
         now_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
@@ -79,28 +82,6 @@ fn owner(directory: &str) -> Option<Owner> {
     let facts =
         std::fs::metadata(directory).or_else(|_missing| std::fs::metadata("/proc/self")).ok()?;
     Some(Owner { uid: facts.uid(), gid: facts.gid() })
-}
-
-/// The homes of this machine, and the files of ours that no sandbox may see.
-fn known_places(store: &Store) -> KnownPlaces {
-    let locations = &store.locations;
-    let mut homes = vec![locations.home.clone()];
-    homes.extend(std::env::home_dir().and_then(|home| home.into_os_string().into_string().ok()));
-    // Without the list the homes we do know still count.
-    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    homes.extend(users.lines().filter_map(|line| line.split(':').nth(5)).map(str::to_owned));
-    homes.retain(|home| home != "/" && std::path::Path::new(home).is_dir());
-    homes.sort();
-    homes.dedup();
-    let engine_socket = std::env::var("DOCKER_HOST").ok();
-    let engine_socket = engine_socket.as_deref().and_then(|host| host.strip_prefix("unix://"));
-    let mut guarded = vec![
-        locations.config.clone(),
-        locations.own_config.clone(),
-        format!("{}/.openclaw/exec-approvals.json", locations.home),
-    ];
-    guarded.extend(engine_socket.map(str::to_owned));
-    KnownPlaces { homes, guarded }
 }
 
 /// The answer in the shape that leaves us. `warnings` are the config's.
@@ -189,6 +170,29 @@ pub fn policy_warnings(store: &Store) -> Vec<String> {
     warnings
 }
 
+/// Why the session's sandbox would not be started, each with the place of the value to change.
+pub fn refusals(explanation: &Explanation, store: &Store) -> Vec<String> {
+    let refusals = explanation.refusals().into_iter();
+    refusals
+        .map(|(refused, origin)| {
+            let text = refused.to_string();
+            let Some(origin) = origin else { return text };
+            let place = origin.place.map(|place| {
+                let file = store.file(place.file).unwrap_or_default();
+                let file = shorten_home(file, &store.locations.home);
+                format!("{file}:{}:{}", place.line, place.column)
+            });
+            let is_named = text.contains(&origin.key);
+            match (place, is_named) {
+                (Some(place), true) => format!("{text} (at {place})"),
+                (Some(place), false) => format!("{text} (set by `{}` at {place})", origin.key),
+                (None, true) => text,
+                (None, false) => format!("{text} (`{}` changes it)", origin.key),
+            }
+        })
+        .collect()
+}
+
 /// The keys that change what is shown, in the reference's order.
 fn fix_it(explanation: &Explanation) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
@@ -220,8 +224,6 @@ fn own_findings(
             origin.key
         )
     }));
-    let mut refusals: Vec<String> =
-        explanation.unenforced.iter().map(ToString::to_string).collect();
     match &explanation.runtime.spec {
         // What the container opens is of no concern while the session runs on the host.
         Ok(_) if !explanation.is_sandboxed() => {}
@@ -234,7 +236,8 @@ fn own_findings(
             let remarks = spec.env_remarks().iter();
             warnings.extend(remarks.map(|(name, remark)| format!("variable `{name}`: {remark}")));
         }
-        Err(refused) => refusals.push(refused.to_string()),
+        // It stands among the refusals.
+        Err(_) => {}
     }
     let origins = origins::lines(&explanation.sandbox).into_iter().map(|line| {
         let origin = origin(&line.origin, line.value, store);
@@ -249,7 +252,7 @@ fn own_findings(
         backend: explanation.sandbox.backend.value.clone(),
         placement: explanation.placement.to_string(),
         runtime: explanation.is_sandboxed().then(|| runtime(explanation)),
-        refusals,
+        refusals: refusals(explanation, store),
         warnings,
         origins: origins.collect(),
         tools: tools.collect(),

@@ -6,4 +6,5 @@
 pub mod config_store;
 pub mod explain;
 pub mod host_files;
+mod known_places;
 pub mod session_store;

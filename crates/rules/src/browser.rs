@@ -101,8 +101,8 @@ pub struct BrowserPlan<'a> {
     /// With the derived user already in it.
     pub config: &'a SandboxConfig,
     pub filter: &'a Filter,
-    /// Used if the screen can be watched at all.
-    pub password: ViewerPassword,
+    /// Used if the screen can be watched at all. Without one nobody can: enough to explain it.
+    pub password: Option<ViewerPassword>,
 }
 
 /// Decides which network the browser needs, or refuses the configured one.
@@ -112,7 +112,7 @@ pub fn decide_network(config: &SandboxConfig) -> Result<NetworkNeed, BrowserRefu
         Some(allowed) if allowed.value => NamespaceJoin::Allowed,
         Some(_) | None => NamespaceJoin::Refused,
     };
-    mounts::check_browser_network(&network, join).map_err(BrowserRefused::Network)?;
+    mounts::decide_browser_network(&network, join).map_err(BrowserRefused::Network)?;
     let mode = network.trim().to_lowercase();
     // Neither has ports of its own to publish: without a network there are none, and in another
     // container's network they are that container's.
@@ -150,7 +150,7 @@ impl BrowserSpec {
                 .build(policy, files)
                 .map_err(|refused| BrowserRefused::Container(Box::new(refused)))?;
         let (headless, enable_no_vnc) = (browser.headless.value, browser.enable_no_vnc.value);
-        let viewer = (enable_no_vnc && !headless).then_some(plan.password);
+        let viewer = plan.password.filter(|_| enable_no_vnc && !headless);
         Ok(Self { container, ports, headless, enable_no_vnc, cdp_source_range, viewer })
     }
 
@@ -231,6 +231,24 @@ fn source_range(browser: &BrowserConfig) -> Result<Option<String>, BrowserRefuse
     }
     let key = setting.origin.key.clone();
     Err(BrowserRefused::SourceRange { range: range.to_owned(), key })
+}
+
+impl BrowserRefused {
+    /// What set the refused value, if known.
+    pub fn origin<'a>(&'a self, config: &'a SandboxConfig) -> Option<&'a Origin> {
+        let browser = &config.browser;
+        match self {
+            Self::Network(_) | Self::Unreachable { .. } => Some(&browser.network.origin),
+            Self::Port { key, .. } => [&browser.cdp_port, &browser.vnc_port, &browser.no_vnc_port]
+                .into_iter()
+                .map(|port| &port.origin)
+                .find(|origin| origin.key == *key),
+            Self::SourceRange { .. } => {
+                browser.cdp_source_range.as_ref().map(|range| &range.origin)
+            }
+            Self::Container(refused) => refused.origin.as_ref(),
+        }
+    }
 }
 
 impl ViewerPassword {

@@ -17,7 +17,7 @@ mod refused;
 mod shape;
 pub mod workdir;
 
-pub use build::ContainerBuilder;
+pub use build::{ContainerBuilder, DirectoryOrigins};
 pub use refused::{ContainerRefused, SpecProblem};
 pub use shape::ShapeProblem;
 
@@ -161,6 +161,11 @@ impl ContainerSpec {
     /// What is odd about variables that go in.
     pub fn env_remarks(&self) -> &[(String, Remark)] {
         &self.env_remarks
+    }
+
+    /// `path[:options]` each.
+    pub fn tmpfs(&self) -> &[String] {
+        &self.tmpfs
     }
 
     pub fn mounts(&self) -> &[WorkspaceMount] {

@@ -6,7 +6,7 @@
 use crate::backend::{self, Backend, BackendRefused};
 use crate::config::Config;
 use crate::config::sandbox::SandboxConfig;
-use crate::config::setting::{Layer, Origin};
+use crate::config::setting::{Layer, Origin, Setting};
 use crate::ids::AgentId;
 
 /// Why no sandbox can be started like this.
@@ -14,8 +14,25 @@ use crate::ids::AgentId;
 pub enum Unenforced {
     #[error("`{}` is set, and this build does not enforce it; remove the key", .origin.key)]
     Key { origin: Origin },
-    #[error("{0}")]
-    Backend(BackendRefused),
+    #[error("{refused}")]
+    Backend { refused: BackendRefused, origin: Origin },
+    #[error(
+        "the sandbox backend `{}` has nothing for what `{}` asks; remove the key, or use the backend \
+         `docker`",
+        .backend.as_str(), .origin.key
+    )]
+    NotOnBackend { backend: Backend, origin: Origin },
+}
+
+impl Unenforced {
+    /// What asked for it.
+    pub const fn origin(&self) -> &Origin {
+        match self {
+            Self::Key { origin }
+            | Self::Backend { origin, .. }
+            | Self::NotOnBackend { origin, .. } => origin,
+        }
+    }
 }
 
 /// Keys that the loader accepts and nobody enforces yet.
@@ -43,13 +60,51 @@ pub fn decide(
         }
     }
     match backend::decide(sandbox) {
-        Ok(backend) if found.is_empty() => Ok(backend),
-        Ok(_) => Err(found),
+        Ok(backend) => {
+            let missing = missing_on(backend, sandbox).into_iter();
+            found.extend(missing.map(|origin| Unenforced::NotOnBackend { backend, origin }));
+            if found.is_empty() { Ok(backend) } else { Err(found) }
+        }
         Err(refused) => {
-            found.push(Unenforced::Backend(refused));
+            let origin = sandbox.backend.origin.clone();
+            found.push(Unenforced::Backend { refused, origin });
             Err(found)
         }
     }
+}
+
+/// What a sandbox asks for and its backend cannot give. Only Docker has browsers. Where the workspace
+/// is copied to another machine there is nothing to bind; without an engine there are neither its
+/// networks and name servers nor its profiles: a native pen has a filter of its own and no network.
+fn missing_on(backend: Backend, sandbox: &SandboxConfig) -> Vec<Origin> {
+    let docker = &sandbox.docker;
+    let browser = sandbox.browser.enabled.value.then(|| sandbox.browser.enabled.origin.clone());
+    let binds = docker.binds.iter().flatten().next().map(|bind| bind.origin.clone());
+    let missing = match backend {
+        Backend::Docker => Vec::new(),
+        Backend::Ssh | Backend::OpenShell | Backend::Kubernetes => vec![browser, binds],
+        Backend::Native => {
+            let network = &docker.network;
+            let is_none = network.value.trim().eq_ignore_ascii_case("none");
+            let text = |setting: &Option<Setting<String>>| {
+                setting.as_ref().map(|setting| setting.origin.clone())
+            };
+            let list = |setting: &Option<Setting<Vec<String>>>| {
+                let setting = setting.as_ref().filter(|setting| !setting.value.is_empty());
+                setting.map(|setting| setting.origin.clone())
+            };
+            vec![
+                browser,
+                (!is_none).then(|| network.origin.clone()),
+                text(&docker.seccomp_profile),
+                text(&docker.apparmor_profile),
+                text(&docker.gpus),
+                list(&docker.dns),
+                list(&docker.extra_hosts),
+            ]
+        }
+    };
+    missing.into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -65,7 +120,10 @@ mod tests {
         let found = decide(&config, &AgentId::main(), &sandbox).map_err(|found| {
             let key = |unenforced: Unenforced| match unenforced {
                 Unenforced::Key { origin } => origin.key,
-                Unenforced::Backend(_) => "backend".to_owned(),
+                Unenforced::Backend { .. } => "backend".to_owned(),
+                Unenforced::NotOnBackend { backend, origin } => {
+                    format!("{} {}", backend.as_str(), origin.key)
+                }
             };
             found.into_iter().map(key).collect::<Vec<_>>()
         });
@@ -74,6 +132,33 @@ mod tests {
             Err(keys) => Err(keys.iter().map(String::as_str).collect::<Vec<_>>()),
         };
         assert_eq!(found, expected.map_err(<[&str]>::to_vec), "{text}");
+    }
+
+    #[test]
+    fn what_a_backend_lacks_stops_the_start() {
+        let ssh = "backend: 'ssh', ssh: {target: 'u@h'}";
+        let sandbox = |keys: &str| format!("{{agents: {{defaults: {{sandbox: {{{keys}}}}}}}}}");
+        check(&sandbox(ssh), Ok(Backend::Ssh));
+        let keys = "browser: {enabled: true}, docker: {binds: ['/a:/b']}";
+        check(
+            &sandbox(&format!("{ssh}, {keys}")),
+            Err(&[
+                "ssh agents.defaults.sandbox.browser.enabled",
+                "ssh agents.defaults.sandbox.docker.binds.0",
+            ]),
+        );
+        check(&sandbox(&format!("backend: 'docker', {keys}")), Ok(Backend::Docker));
+        check(
+            &sandbox("backend: 'native', docker: {network: 'none', dns: [], binds: ['/a:/b']}"),
+            Ok(Backend::Native),
+        );
+        check(
+            &sandbox("backend: 'native', docker: {network: 'bridge', seccompProfile: '/p.json'}"),
+            Err(&[
+                "native agents.defaults.sandbox.docker.network",
+                "native agents.defaults.sandbox.docker.seccompProfile",
+            ]),
+        );
     }
 
     #[test]

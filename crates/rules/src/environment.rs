@@ -53,6 +53,20 @@ const CREDENTIAL_ENDINGS: &[&str] = &["API_KEY", "TOKEN", "PASSWORD", "PRIVATE_K
 /// The names that a strict filter lets through, besides `LC_…`.
 const PLAIN_NAMES: &[&str] = &["LANG", "PATH", "HOME", "USER", "SHELL", "TERM", "TZ", "NODE_ENV"];
 
+/// The variables whose values hold nothing to hide, besides `LC_…`.
+const OPEN_VALUES: &[&str] = &["LANG", "OPENCLAW_CLI", "TERM", "TZ"];
+
+/// `NAME=value` as it may be shown: what somebody chose to put into a variable may be a secret,
+/// whatever its name.
+pub fn shown(variable: &str) -> String {
+    let (name, _) = variable.split_once('=').unwrap_or((variable, ""));
+    if OPEN_VALUES.contains(&name) || name.starts_with("LC_") {
+        variable.to_owned()
+    } else {
+        format!("{name}=***")
+    }
+}
+
 /// Which names are let through at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FilterMode {

@@ -5,22 +5,25 @@
 
 pub mod origins;
 
+use std::fmt;
+
+use crate::browser::{self, BrowserDecision, BrowserPlan, BrowserRefused, BrowserSpec};
 use crate::config::Config;
 use crate::config::fingerprint::{self, Fingerprint};
 use crate::config::own::OwnConfig;
 use crate::config::resolve::{ResolveError, ignored_by_shared_scope};
 use crate::config::sandbox::{Owner, SandboxConfig, Scope};
 use crate::config::setting::{Layer, Origin, Setting};
-use crate::container::{ContainerRefused, ContainerSpec, Identity};
+use crate::container::{ContainerRefused, ContainerSpec, DirectoryOrigins, Identity};
 use crate::elevated::{self, Channel, ElevatedReport};
 use crate::enforcement::{self, Unenforced};
 use crate::environment::Filter;
-use crate::host_files::{FactError, HostFiles};
-use crate::mounts::{BindPolicy, CheckedBind, KnownPlaces, MountTable};
+use crate::host_files::HostFiles;
+use crate::mounts::{BindPolicy, CheckedBind, KnownPlaces, MountTable, TablePlan};
 use crate::scope::{ContainerName, ScopeKey};
 use crate::session::{self, Placement, Session};
 use crate::tool_policy::subagent::{SpawnDepth, SubagentRole};
-use crate::tool_policy::{self, Compat, Layers, SandboxPolicy, ToolPlacement, chat::Chat};
+use crate::tool_policy::{self, Compat, Layers, SandboxPolicy, Tool, ToolPlacement, chat::Chat};
 use crate::workspace::{Directories, Layout, OwnDirectory};
 
 /// What has been read.
@@ -34,7 +37,7 @@ pub struct Configs<'a> {
 #[derive(Debug, Clone)]
 pub struct Facts {
     pub state_dir: String,
-    pub agent_workspace: String,
+    pub agent_workspace: Setting<String>,
     /// Owner of the directory that is mounted at the workdir, or of whoever would make it.
     pub owner: Option<Owner>,
     pub known_places: KnownPlaces,
@@ -71,7 +74,29 @@ pub struct Runtime {
     pub fingerprint: Fingerprint,
     /// The container, or why it may not be made.
     pub spec: Result<ContainerSpec, ContainerRefused>,
+    /// The browser's container, or why it may not be made; `None` if the session gets no browser.
+    pub browser: Option<Result<BrowserSpec, BrowserRefused>>,
     pub bind_policy: BindPolicy,
+}
+
+/// Why the sandbox of a session would not be started.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum StartRefused<'a> {
+    Unenforced(&'a Unenforced),
+    Container(&'a ContainerRefused),
+    Browser(&'a BrowserRefused),
+}
+
+/// Without the key that set it: see [`Explanation::refusals`].
+impl fmt::Display for StartRefused<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unenforced(unenforced) => unenforced.fmt(f),
+            Self::Container(refused) => refused.problem.fmt(f),
+            Self::Browser(BrowserRefused::Container(refused)) => refused.problem.fmt(f),
+            Self::Browser(refused) => refused.fmt(f),
+        }
+    }
 }
 
 /// A question that has no answer.
@@ -79,8 +104,6 @@ pub struct Runtime {
 pub enum ExplainError {
     #[error("the config has no meaning for this agent")]
     Resolve(#[source] ResolveError),
-    #[error("a fact about this machine is missing")]
-    Fact(#[source] FactError),
 }
 
 /// Where the sandbox of a session would be mounted from; needed to look up [`Facts::owner`].
@@ -116,10 +139,12 @@ pub fn explain(
     let channel = Channel::of_session(facts.recorded_channel.as_deref(), key, &registered);
     let layers = layers(configs, &session, &sandbox, &placement);
     let filter = Filter::except_credentials().with_opt_in(own.env_allow.value);
-    let runtime = runtime(&session, &sandbox, &filter, facts, files)?;
+    let policy = SandboxPolicy::resolve(configs.config, &agent);
+    let made = Made { session: &session, sandbox: &sandbox, policy: &policy, filter: &filter };
+    let runtime = made.runtime(facts, files);
     let unenforced = enforcement::decide(configs.config, &agent, &sandbox).err();
     Ok(Explanation {
-        policy: SandboxPolicy::resolve(configs.config, &agent),
+        policy,
         elevated: elevated::report(configs.config, &agent, channel),
         unenforced: unenforced.unwrap_or_default(),
         ignored: ignored_by_shared_scope(configs.config, &agent),
@@ -140,20 +165,42 @@ impl Explanation {
         }
     }
 
+    /// Why the session's sandbox would not be started, each with what set the value if that is known.
+    /// What stops the shell and the browser alike is named once.
+    pub fn refusals(&self) -> Vec<(StartRefused<'_>, Option<&Origin>)> {
+        let unenforced = self.unenforced.iter();
+        let mut refusals: Vec<(StartRefused<'_>, Option<&Origin>)> = unenforced
+            .map(|unenforced| (StartRefused::Unenforced(unenforced), Some(unenforced.origin())))
+            .collect();
+        if let Err(refused) = &self.runtime.spec {
+            refusals.push((StartRefused::Container(refused), refused.origin.as_ref()));
+        }
+        if let Some(Err(refused)) = &self.runtime.browser {
+            let refusal = StartRefused::Browser(refused);
+            let is_known =
+                |(known, _): &(StartRefused<'_>, _)| known.to_string() == refusal.to_string();
+            if !refusals.iter().any(is_known) {
+                refusals.push((refusal, refused.origin(&self.sandbox)));
+            }
+        }
+        refusals
+    }
+
     /// The host directories that the sandbox sees. A spec that is refused shows no binds: nothing
     /// of it will ever be mounted.
     pub fn mount_table(&self) -> MountTable {
         let layout = &self.runtime.layout;
-        let binds: Vec<&str> = match &self.runtime.spec {
-            Ok(spec) => spec.binds().iter().map(CheckedBind::text).collect(),
-            Err(_) => Vec::new(),
+        let (binds, tmpfs): (Vec<&str>, &[String]) = match &self.runtime.spec {
+            Ok(spec) => (spec.binds().iter().map(CheckedBind::text).collect(), spec.tmpfs()),
+            Err(_) => (Vec::new(), &[]),
         };
-        MountTable::new(&crate::mounts::Layout {
+        MountTable::new(&TablePlan {
             workspace: layout.mounted(),
             agent_workspace: layout.agent(),
             access: layout.access(),
             workdir: layout.workdir(),
             binds: &binds,
+            tmpfs,
         })
     }
 }
@@ -214,31 +261,85 @@ fn plan(sandbox: &SandboxConfig, session: &Session, agent_workspace: &str) -> La
     )
 }
 
-fn runtime(
-    session: &Session,
-    sandbox: &SandboxConfig,
-    filter: &Filter,
-    facts: &Facts,
-    files: &impl HostFiles,
-) -> Result<Runtime, ExplainError> {
-    let scope: Scope = sandbox.scope.value;
-    let scope_key = ScopeKey::new(scope, session);
-    let name = scope_key.container_name(scope, &sandbox.docker.container_prefix.value);
-    let layout = plan(sandbox, session, &facts.agent_workspace);
-    let directories =
-        fingerprint::Directories { workspace: layout.mounted(), agent_workspace: layout.agent() };
-    let fingerprint = Fingerprint::of_shell(sandbox, directories);
-    let roots = layout.bind_roots();
-    let bind_policy = BindPolicy::resolve(&sandbox.docker, &roots, &facts.known_places, files)
-        .map_err(ExplainError::Fact)?;
-    let identity = Identity {
-        name: name.clone(),
-        scope: scope_key.clone(),
-        created_at_ms: facts.now_ms,
-        fingerprint: Some(fingerprint.clone()),
-    };
-    let spec = ContainerSpec::locked_down(identity, &layout, sandbox.docker.image.clone())
-        .configured(&sandbox.docker, filter)
-        .build(&bind_policy, files);
-    Ok(Runtime { scope_key, name, layout, fingerprint, spec, bind_policy })
+/// What a sandbox is made from, as far as the config says.
+struct Made<'a> {
+    session: &'a Session,
+    /// With the derived user in it.
+    sandbox: &'a SandboxConfig,
+    policy: &'a SandboxPolicy,
+    filter: &'a Filter,
+}
+
+impl Made<'_> {
+    fn runtime(&self, facts: &Facts, files: &impl HostFiles) -> Runtime {
+        let sandbox = self.sandbox;
+        let scope: Scope = sandbox.scope.value;
+        let scope_key = ScopeKey::new(scope, self.session);
+        let name = scope_key.container_name(scope, &sandbox.docker.container_prefix.value);
+        let layout = plan(sandbox, self.session, &facts.agent_workspace.value);
+        let directories = fingerprint::Directories {
+            workspace: layout.mounted(),
+            agent_workspace: layout.agent(),
+        };
+        let fingerprint = Fingerprint::of_shell(sandbox, directories);
+        let known = self.known_places(facts);
+        let bind_policy = BindPolicy::resolve(&sandbox.docker, &layout.bind_roots(), &known, files);
+        let identity = Identity {
+            name: name.clone(),
+            scope: scope_key.clone(),
+            created_at_ms: facts.now_ms,
+            fingerprint: Some(fingerprint.clone()),
+        };
+        let origins = DirectoryOrigins {
+            root: sandbox.workspace_root.origin.clone(),
+            agent: facts.agent_workspace.origin.clone(),
+        };
+        let image = sandbox.docker.image.clone();
+        let spec = ContainerSpec::locked_down(identity.clone(), &layout, image)
+            .configured(&sandbox.docker, self.filter)
+            .directories_set_by(origins)
+            .build(&bind_policy, files);
+        let browser_name = scope_key.container_name(scope, &sandbox.browser.container_prefix.value);
+        let identity = Identity { name: browser_name, ..identity };
+        let browser = self.browser(identity, &layout, &known, files);
+        Runtime { scope_key, name, layout, fingerprint, spec, browser, bind_policy }
+    }
+
+    /// The machine's places, and the workspaces of other sandboxes.
+    fn known_places(&self, facts: &Facts) -> KnownPlaces {
+        let mut known = facts.known_places.clone();
+        match self.sandbox.scope.value {
+            // The one sandbox there is uses the root itself.
+            Scope::Shared => {}
+            Scope::Session | Scope::Agent => {
+                known.private.push(self.sandbox.workspace_root.value.clone());
+            }
+        }
+        known
+    }
+
+    fn browser(
+        &self,
+        identity: Identity,
+        layout: &Layout,
+        known: &KnownPlaces,
+        files: &impl HostFiles,
+    ) -> Option<Result<BrowserSpec, BrowserRefused>> {
+        let layers = Layers::of_sandbox(self.policy);
+        let tool = tool_policy::decide(&layers, &Tool::core("browser"));
+        match browser::decide(&self.sandbox.browser, &tool) {
+            BrowserDecision::Start => {}
+            BrowserDecision::NotEnabled(_) | BrowserDecision::ToolDenied => return None,
+        }
+        let docker = self.sandbox.browser_docker();
+        let policy = BindPolicy::resolve(&docker, &layout.bind_roots(), known, files);
+        let plan = BrowserPlan {
+            identity,
+            layout,
+            config: self.sandbox,
+            filter: self.filter,
+            password: None,
+        };
+        Some(BrowserSpec::build(plan, &policy, files))
+    }
 }

@@ -2,8 +2,9 @@
 //!
 //! [`decide`] takes one entry of `docker.binds`, the policy in force and facts about files; it gives
 //! the bind to mount or a [`Refusal`] with every fact of it. [`why`] adds the smallest change that
-//! would allow the entry, found by deciding again with the change in place. [`MountTable`] says what
-//! ends up where. [`check_bind_entry`] is what can be said while a config is read.
+//! would allow the entry, found by deciding again with the change in place. [`decide_workspace`] holds
+//! the sandbox's own directories to the same list. [`MountTable`] says what ends up where.
+//! [`decide_bind_entry`] is what can be said while a config is read.
 //!
 //! Nothing here mounts, and nothing here is final: a link may be swapped after the check, so a
 //! backend mounts [`CheckedBind::real_source`] and compares what it got.
@@ -23,15 +24,15 @@ pub use bind_spec::BindSpec;
 pub use blocked::{Blocklist, KnownPlaces, Touch};
 pub use isolation::{
     Isolation, IsolationRefusal, NamespaceJoin, NetworkRefusal, NetworkUser, ProfileKind,
-    ProfileRefusal, check_browser_network, check_network, check_profile, decide_isolation,
+    ProfileRefusal, decide_browser_network, decide_isolation, decide_network, decide_profile,
 };
 pub use refusal::{Refusal, Remedy};
-pub use table::{Access, Layout, Mount, MountSource, MountTable};
+pub use table::{Access, Mount, MountSource, MountTable, Seen, TablePlan};
 pub use why::{Advice, Change, Why, why};
 
 use crate::config::sandbox::DockerConfig;
 use crate::config::setting::Setting;
-use crate::host_files::{FactError, HostFiles, real_path};
+use crate::host_files::{EntryKind, FactError, HostFiles, real_path};
 use crate::posix;
 use blocked::Hit;
 
@@ -102,16 +103,18 @@ impl BindPolicy {
         roots: &[&str],
         known: &KnownPlaces,
         files: &impl HostFiles,
-    ) -> Result<Self, FactError> {
+    ) -> Self {
+        let roots = Roots::resolve(roots, files);
+        let blocklist = Blocklist::resolve(known, files).with_own(&roots.0);
         let sources = match &docker.allow_external_bind_sources {
             Some(Setting { value: true, .. }) => Sources::Anywhere,
-            Some(_) | None => Sources::Below(Roots::resolve(roots, files)?),
+            Some(_) | None => Sources::Below(roots),
         };
         let targets = match &docker.allow_reserved_container_targets {
             Some(Setting { value: true, .. }) => Targets::Anywhere,
             Some(_) | None => Targets::NotOver(ReservedTargets::new(&docker.workdir.value)),
         };
-        Ok(Self { sources, targets, blocklist: Blocklist::resolve(known, files)? })
+        Self { sources, targets, blocklist }
     }
 }
 
@@ -142,19 +145,20 @@ impl CheckedBind {
 }
 
 impl Roots {
-    /// Takes each absolute root and the place its links lead to.
-    pub fn resolve(roots: &[&str], files: &impl HostFiles) -> Result<Self, FactError> {
+    /// Takes each absolute root and the place its links lead to. Where nobody can say, only the root
+    /// itself counts: a bind from below it is followed as well, and refused for the same reason.
+    pub fn resolve(roots: &[&str], files: &impl HostFiles) -> Self {
         let mut known = Vec::new();
         for root in roots.iter().map(|root| root.trim()).filter(|root| root.starts_with('/')) {
             let root = posix::normalize(root);
-            let real = real_path(files, &root)?;
-            for path in [root, real] {
+            let real = real_path(files, &root).ok();
+            for path in [Some(root), real].into_iter().flatten() {
                 if !known.contains(&path) {
                     known.push(path);
                 }
             }
         }
-        Ok(Self(known))
+        Self(known)
     }
 }
 
@@ -184,7 +188,7 @@ pub fn decide(entry: &str, policy: &BindPolicy, files: &impl HostFiles) -> BindD
 }
 
 /// What is wrong with an entry at first sight, while a config is read: no files are looked at.
-pub fn check_bind_entry(entry: &str) -> Result<(), EntryProblem> {
+pub fn decide_bind_entry(entry: &str) -> Result<(), EntryProblem> {
     let bind = entry.trim();
     if bind.is_empty() {
         return Err(EntryProblem::Blank);
@@ -201,6 +205,46 @@ pub fn check_bind_entry(entry: &str) -> Result<(), EntryProblem> {
         bind: bind.to_owned(),
         source: source.to_owned(),
     }))
+}
+
+/// Why a directory may not be a sandbox's workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WorkspaceRefusal {
+    /// It is, lies in, or holds a path that no sandbox may see.
+    Shows { path: String },
+    /// It could be written, and programs on the host take commands from this file.
+    RunsOnHost { path: String },
+    /// Where it leads could not be found out.
+    Unknown(FactError),
+}
+
+/// Decides whether a host directory may be a sandbox's workspace: whoever can write the config file
+/// or reach an engine's socket is not in a sandbox.
+pub fn decide_workspace(
+    directory: &str,
+    access: Access,
+    policy: &BindPolicy,
+    files: &impl HostFiles,
+) -> Result<(), WorkspaceRefusal> {
+    let blocklist = policy.blocklist.for_workspaces();
+    let shows = |hit: Option<Hit>| match hit {
+        Some(hit) => Err(WorkspaceRefusal::Shows { path: hit.path }),
+        None => Ok(()),
+    };
+    let directory = posix::normalize(directory);
+    shows(blocklist.hit(&directory))?;
+    let real = real_path(files, &directory).map_err(WorkspaceRefusal::Unknown)?;
+    shows(blocklist.hit(&real))?;
+    shows(Blocklist::socket(&directory))?;
+    shows(Blocklist::socket(&real))?;
+    shows(Blocklist::socket_in(&real, files).map_err(WorkspaceRefusal::Unknown)?)?;
+    match access {
+        Access::ReadOnly => Ok(()),
+        Access::ReadWrite => match blocklist.start_file(&real) {
+            Some(path) => Err(WorkspaceRefusal::RunsOnHost { path }),
+            None => Ok(()),
+        },
+    }
 }
 
 /// A bind entry that a config may not contain.
@@ -242,6 +286,8 @@ fn check(bind: &str, policy: &BindPolicy, files: &impl HostFiles) -> Result<Chec
         check_roots(bind, &real, policy)?;
         check_blocked(bind, source, Blocklist::socket(source))?;
         check_blocked(bind, &real, Blocklist::socket(&real))?;
+        check_blocked(bind, &real, Blocklist::socket_in(&real, files).map_err(unknown)?)?;
+        check_names(bind, &real, files)?;
         if source == posix::normalize(spec.source) {
             real_source = Some(real);
         }
@@ -249,9 +295,11 @@ fn check(bind: &str, policy: &BindPolicy, files: &impl HostFiles) -> Result<Chec
     check_target(bind, spec)?;
     let access = options::check(bind, spec.options)?;
     let source = posix::normalize(spec.source);
+    let real_source = real_source.unwrap_or_else(|| source.clone());
+    check_start_files(bind, [&source, &real_source], access, &policy.blocklist)?;
     Ok(CheckedBind {
         text: bind.to_owned(),
-        real_source: real_source.unwrap_or_else(|| source.clone()),
+        real_source,
         source,
         target: posix::normalize(spec.target),
         access,
@@ -314,6 +362,30 @@ fn check_roots(bind: &str, source: &str, policy: &BindPolicy) -> Result<(), Refu
             })
         }
         Sources::Below(_) | Sources::Anywhere => Ok(()),
+    }
+}
+
+/// A file with a second name may belong anywhere, such as to our config.
+fn check_names(bind: &str, source: &str, files: &impl HostFiles) -> Result<(), Refusal> {
+    let unknown = |problem| Refusal::SourceUnknown { bind: bind.to_owned(), problem };
+    match files.entry(source).map_err(unknown)? {
+        Some(entry) if entry.kind == EntryKind::File && entry.links > 1 => {
+            Err(Refusal::HasOtherNames { bind: bind.to_owned(), source: source.to_owned() })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn check_start_files(
+    bind: &str,
+    sources: [&String; 2],
+    access: Access,
+    blocklist: &Blocklist,
+) -> Result<(), Refusal> {
+    let found = sources.into_iter().find_map(|source| blocklist.start_file(source));
+    match (access, found) {
+        (Access::ReadWrite, Some(path)) => Err(Refusal::RunsOnHost { bind: bind.to_owned(), path }),
+        (Access::ReadWrite, None) | (Access::ReadOnly, _) => Ok(()),
     }
 }
 

@@ -1,15 +1,16 @@
 //! Host path <-> sandbox path over the mount table.
 //!
-//! [`resolve`] takes a path as a tool was given it and says which file is meant: on the host, in the
-//! sandbox, and whether it may be written. [`guard`] keeps a path in one directory of the host,
-//! [`media`] maps attachments.
+//! [`decide`] takes a path as a tool was given it and says which file is meant: on the host, in the
+//! sandbox, and whether it may be written. [`open`] also follows the links on the way, as opening the
+//! file would. [`guard`] keeps a path in one directory of the host, [`media`] maps attachments.
 //!
 //! This maps names; it opens nothing. A path that is fine here can still lead out through a link
-//! at its end or through one that is made later: whoever opens it does so beneath an open directory.
+//! that is made later: whoever opens it does so beneath an open directory.
 
 pub mod guard;
 pub mod input;
 pub mod media;
+pub mod open;
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,7 @@ mod tests;
 use std::fmt;
 
 use crate::host_files::{FactError, FactProblem, HostFiles, real_path};
-use crate::mounts::{Access, Mount, MountTable};
+use crate::mounts::{Access, Mount, MountTable, Seen};
 use crate::posix;
 use input::BadInput;
 
@@ -62,6 +63,12 @@ pub enum EscapeReason {
         container_path: String,
     },
     BadInput(BadInput),
+    /// A link on the way leads out of the mounted directory.
+    LinkLeadsOut {
+        link: String,
+    },
+    /// The file has a second name, which may lie anywhere.
+    HasOtherNames,
     Unknown(FactError),
 }
 
@@ -85,6 +92,17 @@ impl fmt::Display for Escape {
                     "the sandbox shows `{root}`; `{input}` cannot name a file there: {problem}"
                 )
             }
+            EscapeReason::LinkLeadsOut { link } => write!(
+                f,
+                "the sandbox shows `{root}`; `{input}` passes the link `{}`, which leads out of the \
+                 mounted directory",
+                link.escape_debug()
+            ),
+            EscapeReason::HasOtherNames => write!(
+                f,
+                "the sandbox shows `{root}`; `{input}` is hard-linked, so it may belong elsewhere; copy \
+                 it instead"
+            ),
             EscapeReason::Unknown(problem) => {
                 write!(f, "the sandbox shows `{root}`; where `{input}` leads is unknown: {problem}")
             }
@@ -93,7 +111,7 @@ impl fmt::Display for Escape {
 }
 
 /// Finds the file that a path means.
-pub fn resolve(
+pub fn decide(
     table: &MountTable,
     query: &Query<'_>,
     files: &impl HostFiles,
@@ -110,7 +128,9 @@ pub fn resolve(
     let in_sandbox = query.input.replace('\\', "/");
     let in_sandbox = in_sandbox.trim();
     let absolute = in_sandbox.starts_with('/').then(|| posix::normalize(in_sandbox));
-    if let Some(found) = absolute.and_then(|path| in_container(table, &path)) {
+    if let Some(path) = absolute
+        && let Some(found) = in_container(table, &path).map_err(escape)?
+    {
         return Ok(found);
     }
     input::check(query.input).map_err(|problem| escape(EscapeReason::BadInput(problem)))?;
@@ -118,18 +138,25 @@ pub fn resolve(
     let directory = query.working_directory.unwrap_or(table.workspace_root());
     if !path.starts_with('/') {
         let directory = posix::normalize(directory);
-        if query.working_directory.is_some() && table.at(&directory).is_some() {
+        if query.working_directory.is_some() && table.at(&directory) != Seen::Image {
             return in_container(table, &posix::resolve(&directory, &path))
-                .ok_or_else(|| escape(EscapeReason::OutsideEveryMount));
+                .and_then(|found| found.ok_or(EscapeReason::OutsideEveryMount))
+                .map_err(escape);
         }
     }
     on_host(table, &posix::resolve(directory, &path), files).map_err(escape)
 }
 
-/// The file at a normalised path in the sandbox.
-fn in_container(table: &MountTable, container_path: &str) -> Option<Location> {
-    let (mount, rest) = table.at(container_path)?;
-    Some(location(table, mount, rest))
+/// The file at a normalised path in the sandbox; `None` if it is none of the host's.
+fn in_container(
+    table: &MountTable,
+    container_path: &str,
+) -> Result<Option<Location>, EscapeReason> {
+    match table.at(container_path) {
+        Seen::Mounted(mount, rest) => Ok(Some(location(table, mount, rest))),
+        Seen::Memory => Err(EscapeReason::Hidden { container_path: container_path.to_owned() }),
+        Seen::Image => Ok(None),
+    }
 }
 
 fn location(table: &MountTable, mount: &Mount, rest: &str) -> Location {
@@ -173,8 +200,11 @@ fn on_host(
     let mut reason = EscapeReason::OutsideEveryMount;
     for (_, mount, rest) in holders {
         let found = location(table, mount, &rest);
-        let seen = table.at(&found.container_path).map(|(seen, _)| seen);
-        if seen == Some(mount) {
+        let is_seen = match table.at(&found.container_path) {
+            Seen::Mounted(seen, _) => seen == mount,
+            Seen::Memory | Seen::Image => false,
+        };
+        if is_seen {
             return Ok(found);
         }
         if reason == EscapeReason::OutsideEveryMount {

@@ -12,7 +12,7 @@ use super::{Answer, Row};
 /// The product's answer to one row.
 pub fn answer(row: &Row, world: &World) -> Result<Answer> {
     match row.category() {
-        "validate" => validate::answer(row, world),
+        "validate" => Ok(validate::answer(row, world)),
         "resolve" | "lifecycle" | "prune" => lifecycle::answer(row, world),
         _ => container::answer(row, world),
     }

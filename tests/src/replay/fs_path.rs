@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use clawpen_engine::host_files::RealFiles;
 use clawpen_rules::config::sandbox::WorkspaceAccess;
-use clawpen_rules::mounts::{BindSpec, Layout, MountTable};
+use clawpen_rules::mounts::{BindSpec, MountTable, TablePlan};
 use clawpen_rules::paths::{self, guard, media};
 use serde_json::{Value, json};
 
@@ -46,12 +46,13 @@ fn table(input: &Value) -> Result<MountTable> {
     let access = WorkspaceAccess::parse(text(sandbox, "workspaceAccess")).context("access")?;
     let binds: Vec<&str> =
         sandbox["binds"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    Ok(MountTable::new(&Layout {
+    Ok(MountTable::new(&TablePlan {
         workspace: text(sandbox, "workspaceDir"),
         agent_workspace: text(sandbox, "agentWorkspaceDir"),
         access,
         workdir: text(sandbox, "containerWorkdir"),
         binds: &binds,
+        tmpfs: &[],
     }))
 }
 
@@ -77,7 +78,7 @@ fn resolve(table: &MountTable, input: &Value, world: &World) -> Value {
         working_directory: input["cwd"].as_str(),
         home: world.get("HOME"),
     };
-    match paths::resolve(table, &query, &RealFiles) {
+    match paths::decide(table, &query, &RealFiles) {
         Ok(found) => json!({
             "hostPath": found.host_path,
             "containerPath": found.container_path,

@@ -111,7 +111,8 @@ fn verdicts(file: &File) -> Vec<Problem> {
         let line = line.trim_start();
         let public = line.starts_with("pub fn ") || line.starts_with("pub(");
         let name = line.split_once("fn ").map_or("", |(_, name)| name);
-        let is_verdict = name.starts_with("decide(") || name.starts_with("decide<");
+        let is_verdict =
+            ["decide(", "decide<", "decide_"].iter().any(|start| name.starts_with(start));
         (public && is_verdict).then(|| "verdicts are decided in `crates/rules` only".to_owned())
     })
 }
@@ -156,6 +157,7 @@ mod tests {
         check("crates/rules/src/x.rs", text, &[]);
         check("crates/engine/src/x.rs", text, &["verdicts"]);
         check("crates/cli/src/x.rs", "//! X.\npub(crate) fn decide<T>(\n", &["verdicts"]);
+        check("crates/cli/src/x.rs", "//! X.\npub fn decide_network(\n", &["verdicts"]);
         check("crates/engine/src/x.rs", "//! X.\nlet y = x::decide(1);\n", &[]);
     }
 

@@ -3,6 +3,7 @@
 use clawpen_engine::config_store::{self, StoreError};
 use clawpen_engine::explain;
 use clawpen_rules::config::load::LoadError;
+use clawpen_rules::config::print::secrets::Sight;
 use clawpen_rules::config::print::{self, Secrets};
 use clawpen_rules::config::schema::{json as json_schema, keys};
 use serde_json::json;
@@ -97,6 +98,7 @@ pub(crate) fn schema(args: &SchemaArgs, output: &Output) -> Result<Outcome, Comm
 pub(crate) fn show(key: Option<&str>, output: &Output) -> Result<Outcome, CommandError> {
     let store = config_store::open()?;
     let mut at = store.loaded.config.root();
+    let mut sight = Sight::Open;
     for part in key.into_iter().flat_map(|key| key.split('.')) {
         let next = at.get(part).or_else(|| {
             let index: usize = part.parse().ok()?;
@@ -109,14 +111,11 @@ pub(crate) fn show(key: Option<&str>, output: &Output) -> Result<Outcome, Comman
             );
             return Err(CommandError::Question { what });
         };
+        // The way to a value says what of it may be seen.
+        sight = sight.below(part, next.node);
         at = next;
     }
-    let last = key.and_then(|key| key.rsplit('.').next()).unwrap_or_default();
-    let mut text = if print::holds_secret(last, at.node) {
-        "\"***\"".to_owned()
-    } else {
-        print::json(at.node, Secrets::Hide)
-    };
+    let mut text = print::json_seen(at.node, sight);
     text.push('\n');
     output.text(&text)?;
     Ok(Outcome::Done)

@@ -4,6 +4,7 @@ use clawpen_engine::config_store;
 use clawpen_engine::explain::{self, Question};
 use clawpen_rules::config::locate::shorten_home;
 use clawpen_rules::config::setting::{Layer, Origin};
+use clawpen_rules::environment;
 use clawpen_rules::explain::{Explanation, origins};
 use clawpen_wire::explain as wire;
 
@@ -31,7 +32,7 @@ pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<Outcome, Comman
         output.note(&format!("warning: {warning}"));
     }
     if args.docker_args {
-        return docker_args(&explanation, output);
+        return docker_args(&explanation, &store, output);
     }
     if args.json {
         output.json(&explain::to_wire(&explanation, &store, warnings))?;
@@ -43,22 +44,32 @@ pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<Outcome, Comman
     Ok(Outcome::Done)
 }
 
-/// One argument per line, so that blanks in them stay visible. What would be refused is not shown:
+/// One argument per line, so that blanks in them stay visible; values of variables may be secrets
+/// and are not shown. What would be refused is not shown:
 /// such a container is never made.
-fn docker_args(explanation: &Explanation, output: &Output) -> Result<Outcome, CommandError> {
-    if let Some(refused) = explanation.unenforced.first() {
-        return Err(CommandError::Question { what: refused.to_string() });
+fn docker_args(
+    explanation: &Explanation,
+    store: &config_store::Store,
+    output: &Output,
+) -> Result<Outcome, CommandError> {
+    if let Some(what) = explain::refusals(explanation, store).into_iter().next() {
+        return Err(CommandError::Question { what });
     }
     if !explanation.is_sandboxed() {
         output.note(&format!(
             "note: {}; this is the container it would get in a sandbox",
-            explanation.placement
+            safe(&explanation.placement.to_string())
         ));
     }
     let spec = explanation.runtime.spec.as_ref();
     let spec = spec.map_err(|refused| CommandError::Question { what: refused.to_string() })?;
     let mut lines = vec!["docker".to_owned()];
-    lines.extend(spec.docker_args().iter().map(|argument| safe(argument)));
+    let arguments = spec.docker_args();
+    let flags = std::iter::once("").chain(arguments.iter().map(String::as_str));
+    lines.extend(flags.zip(&arguments).map(|(flag, argument)| match flag {
+        "--env" => safe(&environment::shown(argument)),
+        _ => safe(argument),
+    }));
     output.lines(&lines)?;
     Ok(Outcome::Done)
 }
@@ -126,13 +137,13 @@ fn elevated(answer: &wire::Explain, lines: &mut Vec<String>, output: &Output) {
     let elevated = &answer.elevated;
     lines.push(output.bold("Elevated:"));
     lines.push(format!("  enabled: {}", elevated.enabled));
-    lines.push(format!("  channel: {}", elevated.channel.as_deref().unwrap_or("(unknown)")));
+    lines.push(format!("  channel: {}", safe(elevated.channel.as_deref().unwrap_or("(unknown)"))));
     lines.push(format!("  allowedByConfig: {}", elevated.allowed_by_config));
     if !elevated.failures.is_empty() {
         let gates: Vec<String> = elevated
             .failures
             .iter()
-            .map(|failure| format!("{} ({})", failure.gate, failure.key))
+            .map(|failure| format!("{} ({})", failure.gate, safe(&failure.key)))
             .collect();
         lines.push(format!("  failing gates: {}", gates.join(", ")));
     }

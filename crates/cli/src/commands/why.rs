@@ -83,12 +83,12 @@ pub(crate) fn path(
     if !explanation.is_sandboxed() {
         return direct(&explanation, format, output);
     }
-    if let Some(refusal) = refusal(&explanation) {
+    if let Some(refusal) = explain::refusals(&explanation, &store).into_iter().next() {
         return no_sandbox(&explanation, &refusal, format, output);
     }
     let table = explanation.mount_table();
     let query = paths::Query { input, working_directory: None, home: &store.locations.home };
-    match paths::resolve(&table, &query, &RealFiles) {
+    match paths::open::decide(&table, &query, &RealFiles) {
         Ok(found) => {
             let is_writable = found.access == Access::ReadWrite;
             match format {
@@ -173,12 +173,6 @@ fn direct(
         ])?,
     }
     Ok(Outcome::Refused)
-}
-
-/// What stops the session's sandbox from being made.
-fn refusal(explanation: &Explanation) -> Option<String> {
-    let unenforced = explanation.unenforced.first().map(ToString::to_string);
-    unenforced.or_else(|| explanation.runtime.spec.as_ref().err().map(ToString::to_string))
 }
 
 /// A sandbox that may not be made shows no file at all.

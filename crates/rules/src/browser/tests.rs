@@ -114,13 +114,13 @@ fn build(browser: &str) -> Result<BrowserSpec, BrowserRefused> {
     let files = FileTable::new();
     let docker = config.browser_docker();
     let known = KnownPlaces::default();
-    let policy = BindPolicy::resolve(&docker, &layout.bind_roots(), &known, &files).unwrap();
+    let policy = BindPolicy::resolve(&docker, &layout.bind_roots(), &known, &files);
     let plan = BrowserPlan {
         identity: Identity { name, scope, created_at_ms: 7, fingerprint: None },
         layout: &layout,
         config: &config,
         filter: &Filter::except_credentials(),
-        password: password(),
+        password: Some(password()),
     };
     BrowserSpec::build(plan, &policy, &files)
 }

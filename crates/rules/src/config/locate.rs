@@ -4,6 +4,7 @@
 //! settings, stands beside `openclaw.json`.
 
 use super::Config;
+use super::setting::{Layer, Origin, Setting};
 use super::tree::At;
 use crate::host_files::{FactError, HostFiles};
 use crate::ids::AgentId;
@@ -40,25 +41,30 @@ pub struct Fallbacks<'a> {
 impl Locations {
     /// The persistent workspace of an agent: its own key, else (for the default agent) the defaults',
     /// else a directory named after the profile or the agent.
-    pub fn agent_workspace(&self, config: &Config, agent: &AgentId) -> String {
-        let written = |at: Option<At<'_>>| {
-            let text = at?.node.as_str()?.trim().to_owned();
-            (!text.is_empty()).then(|| posix::resolve(&self.home, &expand_tilde(&text, &self.home)))
+    pub fn agent_workspace(&self, config: &Config, agent: &AgentId) -> Setting<String> {
+        let written = |layer: Layer, at: Option<At<'_>>| {
+            let at = at?;
+            let text = at.node.as_str()?.trim();
+            let path = posix::resolve(&self.home, &expand_tilde(text, &self.home));
+            (!text.is_empty()).then(|| Setting::new(path, Origin::written(layer, &at)))
         };
-        let own = written(config.agent(agent).and_then(|entry| entry.get("workspace")));
-        if let Some(own) = own {
+        let entry = config.agent(agent);
+        if let Some(own) = written(Layer::Agent, entry.and_then(|entry| entry.get("workspace"))) {
             return own;
         }
         if *agent != config.default_agent() {
-            return posix::join(&self.state_dir, &format!("workspace-{agent}"));
+            let path = posix::join(&self.state_dir, &format!("workspace-{agent}"));
+            return Setting::new(path, Origin::built_in("agents.list[].workspace"));
         }
-        written(config.at(&["agents", "defaults", "workspace"])).unwrap_or_else(|| {
+        let defaults = config.at(&["agents", "defaults", "workspace"]);
+        written(Layer::Defaults, defaults).unwrap_or_else(|| {
             let name = match &self.profile {
                 Some(profile) => format!("workspace-{profile}"),
                 None => "workspace".to_owned(),
             };
             // From the home, not from the state directory: that is where the reference looks.
-            posix::join(&posix::join(&self.home, STATE_NAMES[0]), &name)
+            let path = posix::join(&posix::join(&self.home, STATE_NAMES[0]), &name);
+            Setting::new(path, Origin::built_in("agents.defaults.workspace"))
         })
     }
 
@@ -74,6 +80,11 @@ impl Locations {
             None => posix::join(&self.state_dir, &format!("agents/{agent}/sessions/sessions.json")),
         }
     }
+}
+
+/// The places where the state of a home may lie.
+pub fn state_dirs_in(home: &str) -> impl Iterator<Item = String> {
+    STATE_NAMES.iter().map(move |name| posix::join(home, name))
 }
 
 const STATE_NAMES: [&str; 3] = [".openclaw", ".clawdbot", ".moldbot"];

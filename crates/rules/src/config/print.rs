@@ -1,14 +1,18 @@
 //! Prints a tree as JSON: for `config show` and `config schema`.
 //!
-//! Numbers and strings look as JavaScript prints them. What looks like a secret is never printed.
+//! Numbers and strings look as JavaScript prints them, except that characters which steer a terminal
+//! are escaped. What looks like a secret is never printed: [`secrets`] says what does.
+
+pub mod secrets;
 
 use super::tree::{Node, Value};
 use crate::js_number;
+use secrets::Sight;
 
 /// How secrets are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secrets {
-    /// Values of keys that name a secret become `"***"`.
+    /// What may be a secret becomes `"***"`.
     Hide,
     /// The tree holds none, such as the schema.
     None,
@@ -16,25 +20,43 @@ pub enum Secrets {
 
 /// The tree as JSON, indented by two blanks.
 pub fn json(node: &Node, secrets: Secrets) -> String {
+    json_seen(
+        node,
+        match secrets {
+            Secrets::Hide => Sight::Open,
+            Secrets::None => Sight::Everything,
+        },
+    )
+}
+
+/// A part of a tree as JSON; `sight` is what may be seen of it.
+pub fn json_seen(node: &Node, sight: Sight) -> String {
     let mut text = String::new();
-    write(node, secrets, 0, &mut text);
+    write(node, sight, 0, &mut text);
     text
 }
 
-fn write(node: &Node, secrets: Secrets, depth: usize, text: &mut String) {
+fn write(node: &Node, sight: Sight, depth: usize, text: &mut String) {
     match &node.value {
         Value::Null => text.push_str("null"),
         Value::Bool(value) => text.push_str(if *value { "true" } else { "false" }),
-        // JSON has no NaN and no Infinity.
-        Value::Number(number) if !number.is_finite() => text.push_str("null"),
-        Value::Number(number) => text.push_str(&js_number::format(*number)),
-        Value::String(value) => text.push_str(&quoted(value)),
+        Value::Number(number) => text.push_str(&match sight {
+            Sight::Hidden => quoted(secrets::HIDDEN),
+            // JSON has no NaN and no Infinity.
+            Sight::Open | Sight::Everything if !number.is_finite() => "null".to_owned(),
+            Sight::Open | Sight::Everything => js_number::format(*number),
+        }),
+        Value::String(value) => text.push_str(&match sight {
+            Sight::Hidden => quoted(secrets::HIDDEN),
+            Sight::Open => quoted(&secrets::without_url_password(value)),
+            Sight::Everything => quoted(value),
+        }),
         Value::Array(items) if items.is_empty() => text.push_str("[]"),
         Value::Array(items) => {
             text.push('[');
             for (index, item) in items.iter().enumerate() {
                 line(index, depth + 1, text);
-                write(item, secrets, depth + 1, text);
+                write(item, sight, depth + 1, text);
             }
             close(depth, ']', text);
         }
@@ -45,12 +67,7 @@ fn write(node: &Node, secrets: Secrets, depth: usize, text: &mut String) {
                 line(index, depth + 1, text);
                 text.push_str(&quoted(&member.key));
                 text.push_str(": ");
-                let is_hidden = secrets == Secrets::Hide && holds_secret(&member.key, &member.node);
-                if is_hidden {
-                    text.push_str("\"***\"");
-                } else {
-                    write(&member.node, secrets, depth + 1, text);
-                }
+                write(&member.node, sight.below(&member.key, &member.node), depth + 1, text);
             }
             close(depth, '}', text);
         }
@@ -68,28 +85,8 @@ fn close(depth: usize, bracket: char, text: &mut String) {
     text.push(bracket);
 }
 
-/// Says whether a key holds a secret: by its name, and only if a text or number stands there (a
-/// reference to a secret is none).
-pub fn holds_secret(key: &str, node: &Node) -> bool {
-    const ENDS: [&str; 8] = [
-        "token",
-        "secret",
-        "password",
-        "apikey",
-        "api_key",
-        "privatekey",
-        "private_key",
-        "passphrase",
-    ];
-    const NAMES: [&str; 3] = ["identitydata", "certificatedata", "authorization"];
-    let key = key.to_ascii_lowercase();
-    let is_value = matches!(node.value, Value::String(_) | Value::Number(_));
-    is_value && (ENDS.iter().any(|end| key.ends_with(end)) || NAMES.contains(&key.as_str()))
-}
-
-/// A string as `JSON.stringify` writes it.
+/// A string as `JSON.stringify` writes it, with [`steers_text`] characters escaped too.
 pub fn quoted(text: &str) -> String {
-    use std::fmt::Write as _;
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for c in text.chars() {
@@ -101,15 +98,47 @@ pub fn quoted(text: &str) -> String {
             '\t' => quoted.push_str("\\t"),
             '\u{8}' => quoted.push_str("\\b"),
             '\u{c}' => quoted.push_str("\\f"),
-            c if c < ' ' => {
-                // Writing to a String cannot fail.
-                let _ = write!(quoted, "\\u{:04x}", u32::from(c));
-            }
+            c if steers_text(c) => escape(c, &mut quoted),
             c => quoted.push(c),
         }
     }
     quoted.push('"');
     quoted
+}
+
+/// A text that is already JSON, with [`steers_text`] characters escaped. They can only stand inside
+/// strings there, except for line ends, which stay.
+pub fn harmless_json(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c != '\n' && steers_text(c) {
+            escape(c, &mut text);
+        } else {
+            text.push(c);
+        }
+    }
+    text
+}
+
+/// Says whether a character steers a terminal, changes the direction of a text or hides in it: none
+/// of these is ever printed as it is.
+pub fn steers_text(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+/// `\uXXXX`, twice for what UTF-16 writes in two units.
+fn escape(c: char, text: &mut String) {
+    use std::fmt::Write as _;
+    for unit in c.encode_utf16(&mut [0; 2]) {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "\\u{unit:04x}");
+    }
 }
 
 #[cfg(test)]
@@ -127,5 +156,14 @@ mod tests {
             "{\"gateway\":{\"auth\":{\"token\":\"***\",\"password\":{\"source\":\"env\",\"id\":\"P\"}}},\
              \"a\":[1.5,\"\\u0001\"]}"
         );
+    }
+
+    #[test]
+    fn characters_that_steer_a_terminal_are_escaped_and_mean_the_same() {
+        let text = "a\u{7f}\u{9b}2J\u{202e}\u{2066}\u{200b}\u{e0041}\u{1b}é\n";
+        let escaped = "\"a\\u007f\\u009b2J\\u202e\\u2066\\u200b\\udb40\\udc41\\u001bé\\n\"";
+        assert_eq!(quoted(text), escaped);
+        let json = "{\n  \"k\": \"\u{9b}é\"\n}";
+        assert_eq!(harmless_json(json), "{\n  \"k\": \"\\u009bé\"\n}");
     }
 }

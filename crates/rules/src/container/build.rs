@@ -13,12 +13,9 @@ use crate::environment::{Filter, Filtered};
 use crate::host_files::HostFiles;
 use crate::mounts::{
     self, BindDecision, BindPolicy, CheckedBind, Isolation, IsolationRefusal, NamespaceJoin,
-    ProfileKind, Refusal, Sources, Targets, Touch,
+    ProfileKind, WorkspaceRefusal,
 };
 use crate::workspace::Layout;
-
-/// Blocked as a source of binds, but where the state directory of a gateway run by root lies.
-const ROOTS_HOME: &str = "/root";
 
 /// A container in the making; everything is shut until a call opens it.
 #[derive(Debug, Clone)]
@@ -27,6 +24,7 @@ pub struct ContainerBuilder<'a> {
     layout: &'a Layout,
     /// What set the layout's workdir, if known.
     workdir: Option<Origin>,
+    directories: Option<DirectoryOrigins>,
     image: Setting<String>,
     labels: Vec<(String, String)>,
     root: RootFilesystem,
@@ -46,6 +44,15 @@ pub struct ContainerBuilder<'a> {
     setup: Option<String>,
 }
 
+/// What set the host directories of a layout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectoryOrigins {
+    /// Of `workspaceRoot`.
+    pub root: Origin,
+    /// Of the agent's workspace.
+    pub agent: Origin,
+}
+
 fn is_set(flag: Option<&Setting<bool>>) -> bool {
     flag.is_some_and(|flag| flag.value)
 }
@@ -56,6 +63,7 @@ impl<'a> ContainerBuilder<'a> {
             identity,
             layout,
             workdir: None,
+            directories: None,
             image,
             labels: Vec::new(),
             root: RootFilesystem::ReadOnly,
@@ -108,6 +116,13 @@ impl<'a> ContainerBuilder<'a> {
             return builder.allow_namespace_join();
         }
         builder
+    }
+
+    /// Says what set the layout's directories, so that a refusal can name it.
+    #[must_use]
+    pub fn directories_set_by(mut self, origins: DirectoryOrigins) -> Self {
+        self.directories = Some(origins);
+        self
     }
 
     /// Adds a label besides those of the identity; one without a name or value is passed over.
@@ -257,11 +272,13 @@ impl<'a> ContainerBuilder<'a> {
             setup: self.setup,
         };
         // The last net: an argument that ends early could drop a flag's value.
-        let mut args =
-            spec.docker_args().into_iter().chain(spec.setup_args().into_iter().flatten());
-        match args.find(|argument| argument.contains('\0')) {
-            Some(argument) => Err(refused(SpecProblem::Nul { argument }, None)),
-            None => Ok(spec),
+        let mut args = spec.docker_args().into_iter();
+        if let Some(argument) = args.find(|argument| argument.contains('\0')) {
+            return Err(refused(SpecProblem::Nul { argument }, None));
+        }
+        match &spec.setup {
+            Some(setup) if setup.contains('\0') => Err(refused(SpecProblem::NulInSetup, None)),
+            Some(_) | None => Ok(spec),
         }
     }
 
@@ -301,36 +318,39 @@ impl<'a> ContainerBuilder<'a> {
         })
     }
 
-    /// Checks that no workspace shows what no sandbox may see: whoever can write the config file or
-    /// an engine's socket is not in a sandbox.
+    /// Checks that no workspace shows what no sandbox may see.
     fn check_workspace(
         &self,
         policy: &BindPolicy,
         files: &impl HostFiles,
     ) -> Result<(), ContainerRefused> {
-        let blocklist = policy.blocklist.clone();
-        let policy =
-            BindPolicy { sources: Sources::Anywhere, targets: Targets::Anywhere, blocklist };
         for mount in self.layout.mounts() {
-            let entry = format!("{}:/mnt/workspace", mount.source);
-            let problem = match mounts::decide(&entry, &policy, files) {
-                BindDecision::Allow(_) | BindDecision::Blank => continue,
-                // Root keeps its workspaces at home like everyone else.
-                BindDecision::Refuse(Refusal::Blocked {
-                    source,
-                    touch: Touch::Targets,
-                    path,
-                    ..
-                }) if path == ROOTS_HOME && source != ROOTS_HOME => continue,
-                BindDecision::Refuse(Refusal::Blocked { path, .. }) => {
-                    SpecProblem::WorkspaceShows { path: mount.source, shown: path }
-                }
-                // Also where nobody could say where the directory leads.
-                BindDecision::Refuse(refusal) => SpecProblem::Bind(Box::new(refusal)),
+            let Err(refusal) = mounts::decide_workspace(&mount.source, mount.access, policy, files)
+            else {
+                continue;
             };
-            return Err(refused(problem, None));
+            let origin = self.directory_origin(&mount.source);
+            let path = mount.source;
+            let problem = match refusal {
+                WorkspaceRefusal::Shows { path: shown } => {
+                    SpecProblem::WorkspaceShows { path, shown }
+                }
+                WorkspaceRefusal::RunsOnHost { path: file } => {
+                    SpecProblem::WorkspaceRuns { path, file }
+                }
+                WorkspaceRefusal::Unknown(problem) => {
+                    SpecProblem::WorkspaceUnknown { path, problem }
+                }
+            };
+            return Err(refused(problem, origin));
         }
         Ok(())
+    }
+
+    /// What set a directory of the layout, if known.
+    fn directory_origin(&self, directory: &str) -> Option<&Origin> {
+        let origins = self.directories.as_ref()?;
+        Some(if directory == self.layout.agent() { &origins.agent } else { &origins.root })
     }
 
     /// Checks that everything has a place of its own in the container.
@@ -339,7 +359,8 @@ impl<'a> ContainerBuilder<'a> {
         for mount in &mounts {
             shape::mount_end(&mount.source).map_err(|problem| {
                 let path = mount.source.clone();
-                refused(SpecProblem::HostDirectory { path, problem }, None)
+                let origin = self.directory_origin(&mount.source);
+                refused(SpecProblem::HostDirectory { path, problem }, origin)
             })?;
         }
         let workdir = self.layout.workdir();

@@ -8,6 +8,7 @@
 use std::fmt;
 
 use super::workdir::{self, Workdir};
+use crate::elevated::GateFailure;
 use crate::environment::{BlockReason, Environment, Filter};
 use crate::host_files::HostFiles;
 use crate::scope::ContainerName;
@@ -63,19 +64,11 @@ pub enum Elevation<'a> {
 /// Elevated was asked for and is not available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ElevatedRefused<'a> {
-    pub gate: ElevatedGate,
+    /// The gate that is shut.
+    pub gate: GateFailure,
     /// The channel the message came through, if known.
     pub provider: Option<&'a str>,
     pub session: Option<&'a str>,
-}
-
-/// The gate that is shut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ElevatedGate {
-    /// Elevated is switched off.
-    Enabled,
-    /// The sender is on no list.
-    AllowFrom,
 }
 
 /// A command was not started.
@@ -210,9 +203,10 @@ impl fmt::Display for ExecHost {
 
 impl fmt::Display for ElevatedRefused<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (gate, key) = match self.gate {
-            ElevatedGate::Enabled => ("enabled", "enabled"),
-            ElevatedGate::AllowFrom => ("allowFrom", "allowFrom.<provider>"),
+        let gate = self.gate.gate();
+        let key = match self.gate {
+            GateFailure::Enabled(_) => "enabled",
+            GateFailure::Provider | GateFailure::AllowFrom(..) => "allowFrom.<provider>",
         };
         writeln!(f, "this command may not leave the sandbox (runtime=sandboxed)")?;
         write!(f, "the gate that is shut: {gate}, set by tools.elevated.{key}")?;
@@ -235,6 +229,7 @@ impl fmt::Display for ElevatedRefused<'_> {
 mod tests {
     use super::*;
     use crate::config::sandbox::{Scope, WorkspaceAccess};
+    use crate::elevated::GateScope;
     use crate::host_files::FileTable;
     use crate::scope::ScopeKey;
     use crate::workspace::{Directories, OwnDirectory};
@@ -277,7 +272,11 @@ mod tests {
 
     #[test]
     fn refusals_come_before_anything_is_planned() {
-        let shut = ElevatedRefused { gate: ElevatedGate::Enabled, provider: None, session: None };
+        let shut = ElevatedRefused {
+            gate: GateFailure::Enabled(GateScope::Global),
+            provider: None,
+            session: None,
+        };
         let elevation = Elevation::Shut(shut.clone());
         let request = |command| ExecRequest { command, ..ExecRequest::default() };
         refuse(&request(""), &ExecRefused::EmptyCommand);

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::ShapeProblem;
 use crate::config::setting::Origin;
+use crate::host_files::FactError;
 use crate::mounts::{self, IsolationRefusal};
 
 /// A container may not be made like this.
@@ -37,6 +38,13 @@ pub enum SpecProblem {
         "workspace `{path}` shows `{shown}`, which no sandbox may see; choose another directory"
     )]
     WorkspaceShows { path: String, shown: String },
+    #[error(
+        "workspace `{path}` could write `{file}`, which programs on the host take commands from; choose \
+         another directory"
+    )]
+    WorkspaceRuns { path: String, file: String },
+    #[error("workspace `{path}` cannot be judged: {problem}")]
+    WorkspaceUnknown { path: String, problem: FactError },
     #[error("tmpfs `{entry}` {problem}")]
     Tmpfs { entry: String, problem: ShapeProblem },
     #[error("user `{user}` {problem}; write it as `user`, `uid` or `uid:gid`")]
@@ -47,6 +55,9 @@ pub enum SpecProblem {
     Ulimit { name: String, problem: ShapeProblem },
     #[error("`{argument}` holds a NUL, which no engine can receive; remove it")]
     Nul { argument: String },
+    /// The script itself may hold secrets, so it is not shown.
+    #[error("the setup command holds a NUL, which no engine can receive; remove it")]
+    NulInSetup,
 }
 
 pub(super) fn refused(problem: SpecProblem, origin: Option<&Origin>) -> ContainerRefused {

@@ -6,6 +6,7 @@ use super::*;
 use crate::config::Config;
 use crate::config::json5;
 use crate::config::sandbox::{Owner, SandboxConfig, Scope, WorkspaceAccess};
+use crate::config::setting::Origin;
 use crate::config::tree::FileId;
 use crate::environment::Filter;
 use crate::host_files::{EntryKind, FileTable};
@@ -80,7 +81,7 @@ fn a_configured_value_cannot_become_an_option_or_another_path() {
     refuse("{seccompProfile: 'Unconfined '}", "seccomp profile", "seccompProfile");
     refuse("{apparmorProfile: 'unconfined'}", "apparmor profile", "apparmorProfile");
     refuse("{dns: ['1.1.1.1\\0']}", "`1.1.1.1\0` holds a NUL", "");
-    refuse("{setupCommand: 'a\\0b'}", "`a\0b` holds a NUL", "");
+    refuse("{setupCommand: 'a\\0b'}", "the setup command holds a NUL", "");
     refuse("{containerPrefix: '-v'}", "container name `-v", "");
     refuse("{workdir: 'relative'}", "workdir `relative`", "workdir");
     refuse("{workdir: '/'}", "workdir `/`", "workdir");
@@ -121,21 +122,30 @@ fn host_directories_that_cannot_be_written_as_a_mount_are_refused() {
 
 #[test]
 fn a_workspace_that_shows_what_no_sandbox_may_see_is_refused() {
-    let known =
-        KnownPlaces { homes: vec!["/home/u".into()], guarded: vec!["/state/openclaw.json".into()] };
+    let known = KnownPlaces {
+        homes: vec!["/home/u".into()],
+        private: vec!["/state".into()],
+        guarded: vec!["/state/openclaw.json".into()],
+        ..KnownPlaces::default()
+    };
     for (agent, shown) in [
         ("/", Some("/")),
         ("/var", Some("/var/run")),
         ("/home", Some("/home")),
         ("/home/u", Some("/home/u/.aws")),
-        ("/state", Some("/state/openclaw.json")),
+        ("/state", Some("/state")),
+        ("/state/workspace", None),
+        ("/state/openclaw.json", Some("/state/openclaw.json")),
+        ("/home/u/keys", Some("/root/.ssh")),
         ("/link", Some("/")),
         ("/etc/ws", Some("/etc")),
-        ("/root", Some("/root")),
+        ("/root", Some("/root/.aws")),
+        ("/root/.ssh", Some("/root/.ssh")),
+        ("/run/docker.sock", Some("/run")),
         ("/home/u/ws", None),
         ("/root/ws", None),
     ] {
-        let files = files().with_link("/link", "/");
+        let files = files().with_link("/link", "/").with_link("/home/u/keys", "/root/.ssh");
         let directories = Directories {
             root: "/state/sandboxes".into(),
             own: OwnDirectory::Named("s-1".into()),
@@ -145,15 +155,23 @@ fn a_workspace_that_shows_what_no_sandbox_may_see_is_refused() {
         let layout = Layout::plan(WorkspaceAccess::ReadWrite, &directories);
         let config = resolve("{}");
         let roots = layout.bind_roots();
-        let policy = BindPolicy::resolve(&config.docker, &roots, &known, &files).unwrap();
+        let policy = BindPolicy::resolve(&config.docker, &roots, &known, &files);
         let image = config.docker.image.clone();
-        let spec =
-            ContainerSpec::locked_down(identity(&config), &layout, image).build(&policy, &files);
-        let expected = shown.map(|shown| SpecProblem::WorkspaceShows {
-            path: agent.to_owned(),
-            shown: shown.to_owned(),
+        let origins = DirectoryOrigins {
+            root: Origin::built_in("workspaceRoot"),
+            agent: Origin::built_in("workspace"),
+        };
+        let spec = ContainerSpec::locked_down(identity(&config), &layout, image)
+            .directories_set_by(origins)
+            .build(&policy, &files);
+        let expected = shown.map(|shown| ContainerRefused {
+            problem: SpecProblem::WorkspaceShows {
+                path: agent.to_owned(),
+                shown: shown.to_owned(),
+            },
+            origin: Some(Origin::built_in("workspace")),
         });
-        assert_eq!(spec.err().map(|refused| refused.problem), expected, "{agent}");
+        assert_eq!(spec.err(), expected, "{agent}");
     }
 }
 
@@ -171,7 +189,7 @@ fn a_workspace_that_leads_nobody_knows_where_is_refused() {
     let layout = Layout::plan(WorkspaceAccess::ReadWrite, &directories);
     let image = config.docker.image.clone();
     let spec = ContainerSpec::locked_down(identity(&config), &layout, image).build(&policy, &files);
-    assert!(matches!(spec.unwrap_err().problem, SpecProblem::Bind(_)));
+    assert!(matches!(spec.unwrap_err().problem, SpecProblem::WorkspaceUnknown { .. }));
 }
 
 #[test]
@@ -270,7 +288,7 @@ fn files() -> FileTable {
 
 fn policy(config: &SandboxConfig, layout: &Layout) -> BindPolicy {
     let known = KnownPlaces::default();
-    BindPolicy::resolve(&config.docker, &layout.bind_roots(), &known, &files()).unwrap()
+    BindPolicy::resolve(&config.docker, &layout.bind_roots(), &known, &files())
 }
 
 fn build_in(config: &SandboxConfig, layout: &Layout) -> Result<ContainerSpec, ContainerRefused> {

@@ -85,7 +85,8 @@ fn docker_lines(docker: &DockerConfig, lines: &mut Lines) {
         // The value may be a secret; the name says enough.
         lines.add(&format!("docker.env.{name}"), value, |_| "(set)".to_owned());
     }
-    lines.optional("docker.setupCommand", setup_command.as_ref(), Clone::clone);
+    // A script may hold secrets in any place.
+    lines.optional("docker.setupCommand", setup_command.as_ref(), |_| "(set)".to_owned());
     lines.optional("docker.pidsLimit", pids_limit.as_ref(), |number| js_number::format(*number));
     lines.optional("docker.memory", memory.as_ref(), amount);
     lines.optional("docker.memorySwap", memory_swap.as_ref(), amount);

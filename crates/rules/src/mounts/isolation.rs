@@ -83,7 +83,7 @@ pub enum IsolationRefusal {
 /// Decides on network, seccomp and `AppArmor`, in this order; an absent setting is fine.
 pub fn decide_isolation(asked: &Isolation<'_>) -> Result<(), IsolationRefusal> {
     if let Some(network) = asked.network {
-        check_network(network, asked.join).map_err(IsolationRefusal::Network)?;
+        decide_network(network, asked.join).map_err(IsolationRefusal::Network)?;
     }
     let profiles = [
         (ProfileKind::Seccomp, asked.seccomp_profile),
@@ -91,23 +91,23 @@ pub fn decide_isolation(asked: &Isolation<'_>) -> Result<(), IsolationRefusal> {
     ];
     for (kind, profile) in profiles {
         if let Some(profile) = profile {
-            check_profile(kind, profile).map_err(IsolationRefusal::Profile)?;
+            decide_profile(kind, profile).map_err(IsolationRefusal::Profile)?;
         }
     }
     Ok(())
 }
 
 /// Judges `docker.network`.
-pub fn check_network(network: &str, join: NamespaceJoin) -> Result<(), NetworkRefusal> {
-    check_network_of(NetworkUser::Sandbox, network, join)
+pub fn decide_network(network: &str, join: NamespaceJoin) -> Result<(), NetworkRefusal> {
+    judge_network(NetworkUser::Sandbox, network, join)
 }
 
 /// Judges `browser.network`.
-pub fn check_browser_network(network: &str, join: NamespaceJoin) -> Result<(), NetworkRefusal> {
-    check_network_of(NetworkUser::Browser, network, join)
+pub fn decide_browser_network(network: &str, join: NamespaceJoin) -> Result<(), NetworkRefusal> {
+    judge_network(NetworkUser::Browser, network, join)
 }
 
-fn check_network_of(
+fn judge_network(
     user: NetworkUser,
     network: &str,
     join: NamespaceJoin,
@@ -128,7 +128,7 @@ fn check_network_of(
 
 /// Judges `docker.seccompProfile` or `docker.apparmorProfile`. Only names are looked at: a profile
 /// file that allows everything is found by what is observed in the running sandbox.
-pub fn check_profile(kind: ProfileKind, profile: &str) -> Result<(), ProfileRefusal> {
+pub fn decide_profile(kind: ProfileKind, profile: &str) -> Result<(), ProfileRefusal> {
     if profile.trim().to_lowercase() == "unconfined" {
         return Err(ProfileRefusal { kind, profile: profile.to_owned() });
     }
@@ -196,7 +196,7 @@ mod tests {
     #[track_caller]
     fn check(network: &str, join: NamespaceJoin, fine: [bool; 2]) {
         let found =
-            [check_network(network, join).is_ok(), check_browser_network(network, join).is_ok()];
+            [decide_network(network, join).is_ok(), decide_browser_network(network, join).is_ok()];
         assert_eq!(found, fine, "{network}");
     }
 
@@ -221,10 +221,10 @@ mod tests {
     #[test]
     fn unconfined_is_no_profile() {
         for profile in ["unconfined", " UNCONFINED "] {
-            assert!(check_profile(ProfileKind::Seccomp, profile).is_err(), "{profile}");
+            assert!(decide_profile(ProfileKind::Seccomp, profile).is_err(), "{profile}");
         }
         for profile in ["", "default", "unconfined.json", "/x.json"] {
-            assert_eq!(check_profile(ProfileKind::AppArmor, profile), Ok(()), "{profile}");
+            assert_eq!(decide_profile(ProfileKind::AppArmor, profile), Ok(()), "{profile}");
         }
     }
 
@@ -244,13 +244,13 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_setting_and_the_way_out() {
-        let refusal = check_network("HOST", NamespaceJoin::Refused).unwrap_err();
+        let refusal = decide_network("HOST", NamespaceJoin::Refused).unwrap_err();
         assert_eq!(
             refusal.to_string(),
             "network `HOST` is refused: with `host` the sandbox would sit on the host's own network; \
              use `bridge` or `none`"
         );
-        let refusal = check_browser_network("container:x", NamespaceJoin::Refused).unwrap_err();
+        let refusal = decide_browser_network("container:x", NamespaceJoin::Refused).unwrap_err();
         assert_eq!(
             refusal.to_string(),
             "browser network `container:x` is refused: like every `container:*` it shares a network \

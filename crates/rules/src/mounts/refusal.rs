@@ -41,6 +41,16 @@ pub enum Refusal {
         bind: String,
         problem: FactError,
     },
+    /// The source is a file with more than one name.
+    HasOtherNames {
+        bind: String,
+        source: String,
+    },
+    /// It could be written, and programs on the host take commands from `path`.
+    RunsOnHost {
+        bind: String,
+        path: String,
+    },
     /// `/a` or `/a:`: the engine would make an anonymous volume of it.
     TargetMissing {
         bind: String,
@@ -104,6 +114,12 @@ impl Refusal {
             }
             Self::SourceUnknown { .. } => Remedy::ByHand("make the source readable"),
             Self::TargetTaken { .. } => Remedy::ByHand("choose another target"),
+            Self::HasOtherNames { .. } => Remedy::ByHand("bind a copy of the file"),
+            Self::RunsOnHost { bind, .. } => rewrite(bind, |source, target, options| {
+                let kept = options.split(',').filter(|option| !matches!(*option, "" | "rw"));
+                let options = std::iter::once("ro").chain(kept).collect::<Vec<_>>().join(",");
+                (source.to_owned(), target.to_owned(), options)
+            }),
             Self::TargetMissing { bind } => {
                 let source = bind.trim_end_matches(':').trim_end();
                 let name = crate::posix::basename(source.trim_end_matches('/'));
@@ -170,17 +186,12 @@ impl fmt::Display for Refusal {
                 "bind `{bind}` has the source `{source}`, which is no absolute path: a sandbox binds \
                  host directories only, written in full from `/`"
             ),
-            Self::Blocked { bind, source, touch, path } => {
-                let how = match touch {
-                    Touch::Targets => "reaches into",
-                    Touch::Covers => "holds",
-                };
-                write!(
-                    f,
-                    "bind `{bind}` {how} `{path}`, which no sandbox may see (source `{source}`); \
-                     no setting lifts this, bind a project directory instead"
-                )
-            }
+            Self::Blocked { bind, source, touch, path } => write!(
+                f,
+                "bind `{bind}` {} `{path}`, which no sandbox may see (source `{source}`); no setting \
+                 lifts this, bind a project directory instead",
+                touch.verb()
+            ),
             Self::ReservedTarget { bind, reserved, target } => write!(
                 f,
                 "bind `{bind}` would hide the sandbox's own mount at `{reserved}` (its target is \
@@ -197,6 +208,16 @@ impl fmt::Display for Refusal {
             Self::SourceUnknown { bind, problem } => {
                 write!(f, "bind `{bind}` cannot be judged: {problem}")
             }
+            Self::HasOtherNames { bind, source } => write!(
+                f,
+                "bind `{bind}` leads to `{source}`, a file with a second name, which may lie anywhere; \
+                 bind a copy of it"
+            ),
+            Self::RunsOnHost { bind, path } => write!(
+                f,
+                "bind `{bind}` could write `{path}`, which programs on the host take commands from; \
+                 add the option `ro`"
+            ),
             Self::TargetMissing { bind } => write!(
                 f,
                 "bind `{bind}` names no place in the sandbox; write it as `source:target`"

@@ -1,13 +1,12 @@
 //! What is mounted where: the workspace, the agent's workspace and the binds as one table.
 //!
-//! The table describes; it decides nothing. Binds must have passed [`super::decide`] before.
+//! A tmpfs has no line of its own, because it holds no file of the host, but it hides what lies below
+//! it. The table describes; it decides nothing. Binds must have passed [`super::decide`] before.
 
 use super::BindSpec;
 use crate::config::sandbox::WorkspaceAccess;
 use crate::posix;
-
-/// Where the agent's own workspace appears when it is not the workspace itself.
-const AGENT_TARGET: &str = "/agent";
+use crate::workspace::AGENT_MOUNT;
 
 /// What the sandbox may do with a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,13 +57,15 @@ pub struct Mount {
 
 /// What a table is made from.
 #[derive(Debug, Clone, Copy)]
-pub struct Layout<'a> {
+pub struct TablePlan<'a> {
     /// The directory that is mounted at the workdir.
     pub workspace: &'a str,
     pub agent_workspace: &'a str,
     pub access: WorkspaceAccess,
     pub workdir: &'a str,
     pub binds: &'a [&'a str],
+    /// `path[:options]`.
+    pub tmpfs: &'a [String],
 }
 
 /// Every mount of one sandbox that holds files of the host.
@@ -73,15 +74,28 @@ pub struct MountTable {
     workspace_root: String,
     workdir: String,
     mounts: Vec<Mount>,
+    /// Normalised.
+    tmpfs: Vec<String>,
+}
+
+/// What stands at a path in the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen<'t, 'p> {
+    /// A file of the host: the mount it belongs to, and the rest of the path.
+    Mounted(&'t Mount, &'p str),
+    /// Memory of the sandbox, which hides what a mount has there.
+    Memory,
+    /// Neither; the image's own files.
+    Image,
 }
 
 impl MountTable {
     /// Puts the table together. `none` is a writable private copy; only `ro` is read-only. Of two
     /// binds for one target the later one counts, as it does in a mount table.
-    pub fn new(layout: &Layout<'_>) -> Self {
-        let workspace_root = posix::normalize(layout.workspace);
-        let workdir = container_root(layout.workdir);
-        let access = match layout.access {
+    pub fn new(plan: &TablePlan<'_>) -> Self {
+        let workspace_root = posix::normalize(plan.workspace);
+        let workdir = container_root(plan.workdir);
+        let access = match plan.access {
             WorkspaceAccess::None | WorkspaceAccess::ReadWrite => Access::ReadWrite,
             WorkspaceAccess::ReadOnly => Access::ReadOnly,
         };
@@ -91,22 +105,25 @@ impl MountTable {
             access,
             source: MountSource::Workspace,
         }];
-        let agent_workspace = posix::normalize(layout.agent_workspace);
-        if layout.access != WorkspaceAccess::None && agent_workspace != workspace_root {
+        let agent_workspace = posix::normalize(plan.agent_workspace);
+        if plan.access != WorkspaceAccess::None && agent_workspace != workspace_root {
             mounts.push(Mount {
                 host_root: agent_workspace,
-                container_root: AGENT_TARGET.to_owned(),
+                container_root: AGENT_MOUNT.to_owned(),
                 access,
                 source: MountSource::Agent,
             });
         }
-        for mount in layout.binds.iter().filter_map(|bind| bind_mount(bind)) {
+        for mount in plan.binds.iter().filter_map(|bind| bind_mount(bind)) {
             mounts.retain(|known| {
                 known.source != MountSource::Bind || known.container_root != mount.container_root
             });
             mounts.push(mount);
         }
-        Self { workspace_root, workdir, mounts }
+        let tmpfs = plan.tmpfs.iter().map(|entry| {
+            container_root(entry.split_once(':').map_or(entry.as_str(), |(path, _)| path))
+        });
+        Self { workspace_root, workdir, mounts, tmpfs: tmpfs.collect() }
     }
 
     pub fn mounts(&self) -> &[Mount] {
@@ -123,12 +140,17 @@ impl MountTable {
         &self.workdir
     }
 
-    /// The mount that a normalised path in the sandbox belongs to, and the rest of the path.
-    pub fn at<'p>(&self, container_path: &'p str) -> Option<(&Mount, &'p str)> {
+    /// What stands at a normalised path in the sandbox: the deepest mount shows, whatever it is.
+    pub fn at<'p>(&self, container_path: &'p str) -> Seen<'_, 'p> {
         let fitting = self.mounts.iter().filter_map(|mount| {
             posix::relative(&mount.container_root, container_path).map(|rest| (mount, rest))
         });
-        fitting.max_by_key(|(mount, _)| (mount.container_root.len(), mount.source))
+        let deepest = fitting.max_by_key(|(mount, _)| (mount.container_root.len(), mount.source));
+        let Some((mount, rest)) = deepest else { return Seen::Image };
+        let hides = |tmpfs: &String| {
+            tmpfs.len() > mount.container_root.len() && posix::is_inside(tmpfs, container_path)
+        };
+        if self.tmpfs.iter().any(hides) { Seen::Memory } else { Seen::Mounted(mount, rest) }
     }
 }
 
@@ -158,14 +180,15 @@ mod tests {
 
     #[track_caller]
     fn check(access: WorkspaceAccess, agent: &str, binds: &[&str], expected: &[&str]) {
-        let layout = Layout {
+        let plan = TablePlan {
             workspace: "/ws",
             agent_workspace: agent,
             access,
             workdir: "/workspace/",
             binds,
+            tmpfs: &[],
         };
-        let table = MountTable::new(&layout);
+        let table = MountTable::new(&plan);
         let shown: Vec<String> = table
             .mounts()
             .iter()
@@ -196,24 +219,26 @@ mod tests {
     }
 
     #[test]
-    fn the_deepest_mount_owns_a_path_and_binds_hide_what_is_below() {
+    fn the_deepest_mount_owns_a_path_and_hides_what_is_below() {
         let binds = ["/d:/workspace", "/e:/workspace/sub:ro", "/r:/"];
-        let layout = Layout {
+        let plan = TablePlan {
             workspace: "/ws",
             agent_workspace: "/ws",
             access: WorkspaceAccess::ReadWrite,
             workdir: "/workspace",
             binds: &binds,
+            tmpfs: &["/workspace/sub/mem:size=1m".to_owned(), "/workspace".to_owned()],
         };
-        let table = MountTable::new(&layout);
+        let table = MountTable::new(&plan);
         for (path, host, rest) in [
             ("/workspace/x", "/d", "x"),
             ("/workspace/sub/x", "/e", "x"),
             ("/workspace/subx", "/d", "subx"),
             ("/workspacex", "/r", "workspacex"),
         ] {
-            let found = table.at(path).map(|(mount, rest)| (mount.host_root.as_str(), rest));
-            assert_eq!(found, Some((host, rest)), "{path}");
+            let Seen::Mounted(mount, found) = table.at(path) else { panic!("{path}") };
+            assert_eq!((mount.host_root.as_str(), found), (host, rest), "{path}");
         }
+        assert_eq!(table.at("/workspace/sub/mem/x"), Seen::Memory);
     }
 }

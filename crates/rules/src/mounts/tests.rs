@@ -11,6 +11,11 @@ fn machine() -> FileTable {
         .with("/ws/sub/f", EntryKind::File)
         .with("/data/f", EntryKind::File)
         .with("/etc/passwd", EntryKind::File)
+        .with("/srv/twice", EntryKind::File)
+        .with_links("/srv/twice", 2)
+        .with("/srv/sockets/podman.sock", EntryKind::Other)
+        .with_link("/ws/link-run", "/var/run")
+        .with_link("/home/ann/.ssh", ".ssh")
         .with_link("/ws/out", "/data")
         .with_link("/ws/etc", "/etc")
         .with_link("/ws/loop", "loop")
@@ -19,12 +24,12 @@ fn machine() -> FileTable {
 }
 
 fn policy(sources: Sources, targets: Targets) -> BindPolicy {
-    let known = KnownPlaces { homes: vec!["/home/ann".into()], guarded: vec![] };
-    BindPolicy { sources, targets, blocklist: Blocklist::resolve(&known, &machine()).unwrap() }
+    let known = KnownPlaces { homes: vec!["/home/ann".into()], ..KnownPlaces::default() };
+    BindPolicy { sources, targets, blocklist: Blocklist::resolve(&known, &machine()) }
 }
 
 fn below(roots: &[&str]) -> Sources {
-    Sources::Below(Roots::resolve(roots, &machine()).unwrap())
+    Sources::Below(Roots::resolve(roots, &machine()))
 }
 
 fn own_mounts() -> Targets {
@@ -49,6 +54,8 @@ fn kind(entry: &str, policy: &BindPolicy) -> Option<&'static str> {
         Refusal::ReservedTarget { .. } => "reserved target",
         Refusal::OutsideRoots { .. } => "outside roots",
         Refusal::SourceUnknown { .. } => "source unknown",
+        Refusal::HasOtherNames { .. } => "other names",
+        Refusal::RunsOnHost { .. } => "runs on the host",
         Refusal::TargetMissing { .. } => "target missing",
         Refusal::TargetNotAbsolute { .. } => "target not absolute",
         Refusal::TargetTaken { .. } => "target taken",
@@ -249,6 +256,46 @@ fn options_are_a_closed_list_and_mounts_do_not_travel() {
 }
 
 #[test]
+fn a_file_with_a_second_name_is_refused() {
+    check("/srv/twice:/x:ro", &open(), Some("other names"));
+    check("/srv:/x", &open(), None);
+}
+
+#[test]
+fn a_directory_that_holds_an_engines_socket_is_refused() {
+    check("/srv/sockets:/x", &open(), Some("blocked"));
+    check("/srv/sockets/deep:/x", &open(), None);
+}
+
+#[test]
+fn what_the_host_runs_may_be_read_and_not_written() {
+    for source in ["/home/ann/.bashrc", "/home/ann/.zshrc", "/home/eve/.profile"] {
+        check(&format!("{source}:/x"), &open(), Some("runs on the host"));
+        check(&format!("{source}:/x:rw,z"), &open(), Some("runs on the host"));
+        check(&format!("{source}:/x:ro"), &open(), None);
+    }
+    let advice = why("/home/ann/.bashrc:/x:rw,z", &open(), &machine()).advice;
+    let better = Change::Write("/home/ann/.bashrc:/x:ro,z".to_owned());
+    assert_eq!(advice, Advice::Change(vec![better]));
+}
+
+#[test]
+fn a_credential_that_leads_in_a_circle_is_refused_like_any_other() {
+    check("/home/ann/.ssh:/x", &open(), Some("blocked"));
+    check("/home/ann/.ssh/id:/x", &open(), Some("blocked"));
+    check("/ws/loop:/x", &policy(below(&["/ws/loop"]), own_mounts()), Some("source unknown"));
+}
+
+#[test]
+fn a_socket_behind_a_link_is_named_by_the_directory_it_lies_in() {
+    let decision = decide("/ws/link-run/docker.sock:/x", &open(), &machine());
+    let BindDecision::Refuse(Refusal::Blocked { source, path, .. }) = decision else {
+        panic!("{decision:?}")
+    };
+    assert_eq!((source.as_str(), path.as_str()), ("/run/docker.sock", "/run"));
+}
+
+#[test]
 fn the_first_rule_in_order_speaks() {
     check("vol", &strict(), Some("source not absolute"));
     check("/etc", &strict(), Some("blocked"));
@@ -316,9 +363,8 @@ fn docker() -> DockerConfig {
 
 #[test]
 fn a_config_opens_only_what_its_flags_say() {
-    let known = KnownPlaces { homes: vec!["/home/ann".into()], guarded: vec![] };
-    let resolve =
-        |docker: &DockerConfig| BindPolicy::resolve(docker, &["/ws"], &known, &machine()).unwrap();
+    let known = KnownPlaces { homes: vec!["/home/ann".into()], ..KnownPlaces::default() };
+    let resolve = |docker: &DockerConfig| BindPolicy::resolve(docker, &["/ws"], &known, &machine());
     assert_eq!(resolve(&docker()), strict());
     let asked = Isolation {
         network: Some("none"),
@@ -339,14 +385,14 @@ fn a_config_opens_only_what_its_flags_say() {
 
 #[test]
 fn entries_are_judged_at_first_sight() {
-    let problem = |entry| check_bind_entry(entry).unwrap_err().to_string();
+    let problem = |entry| decide_bind_entry(entry).unwrap_err().to_string();
     assert_eq!(problem("  "), "a bind must not be blank; write it as `source:target`");
     for (entry, source) in [("vol:/x", "vol"), ("C:\\d:/d", "C"), (":/x", ":/x"), ("~/x:/y", "~/x")]
     {
         let refusal = Refusal::SourceNotAbsolute { bind: entry.into(), source: source.into() };
-        assert_eq!(check_bind_entry(entry), Err(EntryProblem::Refused(refusal)));
+        assert_eq!(decide_bind_entry(entry), Err(EntryProblem::Refused(refusal)));
     }
-    assert_eq!(check_bind_entry("/etc:/x"), Ok(()));
+    assert_eq!(decide_bind_entry("/etc:/x"), Ok(()));
 }
 
 #[test]

@@ -19,6 +19,14 @@ pub struct Query<'a> {
     pub home: &'a str,
 }
 
+/// The directory that a path must stay in.
+#[derive(Debug, Clone, Copy)]
+pub struct Inside<'a> {
+    pub root: &'a str,
+    /// Shown as `~`.
+    pub home: &'a str,
+}
+
 /// What the path is wanted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
@@ -92,7 +100,28 @@ pub fn decide(
     files: &impl HostFiles,
 ) -> Result<Guarded, Refusal> {
     let guarded = decide_by_text(query)?;
-    let root = posix::normalize(query.root);
+    walk(Inside { root: query.root, home: query.home }, guarded, purpose, files)
+}
+
+/// Decides on a path below `root` that is already exact: nothing in it is expanded.
+pub fn decide_exact(
+    inside: Inside<'_>,
+    relative: &str,
+    purpose: Purpose,
+    files: &impl HostFiles,
+) -> Result<Guarded, Refusal> {
+    let path = posix::join(&posix::normalize(inside.root), relative);
+    walk(inside, Guarded { path, relative: relative.to_owned() }, purpose, files)
+}
+
+/// Walks from the root on, link by link.
+fn walk(
+    inside: Inside<'_>,
+    guarded: Guarded,
+    purpose: Purpose,
+    files: &impl HostFiles,
+) -> Result<Guarded, Refusal> {
+    let root = posix::normalize(inside.root);
     let real_root = real_path(files, &root).map_err(Refusal::Unknown)?;
     let mut here = root;
     let mut names = guarded.relative.split('/').filter(|name| !name.is_empty()).peekable();
@@ -109,8 +138,8 @@ pub fn decide(
                 let led = real_path(files, &next).map_err(Refusal::Unknown)?;
                 if !posix::is_inside(&real_root, &led) {
                     return Err(Refusal::LinkLeadsOut {
-                        root: input::with_tilde(&real_root, query.home),
-                        link: input::with_tilde(&next, query.home),
+                        root: input::with_tilde(&real_root, inside.home),
+                        link: input::with_tilde(&next, inside.home),
                     });
                 }
                 here = led;
@@ -120,13 +149,13 @@ pub fn decide(
     }
     match purpose {
         Purpose::Remove => Ok(guarded),
-        Purpose::Open => check_names(query, guarded, &here, files),
+        Purpose::Open => check_names(inside, guarded, &here, files),
     }
 }
 
 /// Refuses a file with more than one name. `end` is where the path leads.
 fn check_names(
-    query: &Query<'_>,
+    inside: Inside<'_>,
     guarded: Guarded,
     end: &str,
     files: &impl HostFiles,
@@ -134,8 +163,8 @@ fn check_names(
     match files.entry(end).map_err(Refusal::Unknown)? {
         Some(entry) if entry.kind == EntryKind::File && entry.links > 1 => {
             Err(Refusal::HasOtherNames {
-                root: input::with_tilde(&posix::normalize(query.root), query.home),
-                path: input::with_tilde(&guarded.path, query.home),
+                root: input::with_tilde(&posix::normalize(inside.root), inside.home),
+                path: input::with_tilde(&guarded.path, inside.home),
             })
         }
         Some(_) | None => Ok(guarded),

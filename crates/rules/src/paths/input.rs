@@ -11,6 +11,8 @@ pub enum BadInput {
     Nul,
     /// `..` between backslashes: a name on Linux, a step upwards to whoever turns it into slashes.
     BackslashSteps,
+    /// A `file://` URL of another machine, or one that cannot be read.
+    Url,
 }
 
 impl fmt::Display for BadInput {
@@ -18,6 +20,7 @@ impl fmt::Display for BadInput {
         f.write_str(match self {
             Self::Nul => "it contains a NUL character",
             Self::BackslashSteps => "it steps upwards between backslashes; write it with `/`",
+            Self::Url => "it is no URL of a file of this machine; write the path",
         })
     }
 }

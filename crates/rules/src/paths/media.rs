@@ -63,7 +63,7 @@ pub fn decide(query: &Query<'_>, files: &impl HostFiles) -> Result<Media, Refusa
     if has_scheme(media, "http://") || has_scheme(media, "https://") {
         return Ok(Media::Web(media.to_owned()));
     }
-    let path = if has_scheme(media, "file://") {
+    let path = if is_file_url(media) {
         file_url_path(media, query.workdir)
             .ok_or_else(|| Refusal::BadUrl { url: media.to_owned() })?
     } else {
@@ -88,6 +88,11 @@ pub fn decide(query: &Query<'_>, files: &impl HostFiles) -> Result<Media, Refusa
     Ok(Media::File(found.path))
 }
 
+/// Says whether a text is a `file://` URL.
+pub(super) fn is_file_url(text: &str) -> bool {
+    has_scheme(text, "file://")
+}
+
 fn has_scheme(text: &str, scheme: &str) -> bool {
     text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
 }
@@ -104,7 +109,7 @@ fn from_workdir(query: &Query<'_>, path: &str) -> Option<String> {
 /// The path of a `file://` URL, read as a browser reads it: steps upwards are taken before
 /// percent-decoding, written plainly or encoded. `None` if the URL names another machine, hides a
 /// slash outside the sandbox's own paths, or decodes to no text.
-fn file_url_path(url: &str, workdir: &str) -> Option<String> {
+pub(super) fn file_url_path(url: &str, workdir: &str) -> Option<String> {
     let rest = url.get("file://".len()..)?;
     let rest = rest.split(['?', '#']).next()?;
     if rest.contains(char::is_control) {

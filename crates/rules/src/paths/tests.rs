@@ -5,7 +5,7 @@ use super::media::Media;
 use super::*;
 use crate::config::sandbox::WorkspaceAccess;
 use crate::host_files::{EntryKind, FileTable};
-use crate::mounts::Layout;
+use crate::mounts::TablePlan;
 use proptest::prelude::*;
 
 const HOME: &str = "/home/ann";
@@ -26,17 +26,18 @@ fn machine() -> FileTable {
 }
 
 fn table(access: WorkspaceAccess, binds: &[&str]) -> MountTable {
-    MountTable::new(&Layout {
+    MountTable::new(&TablePlan {
         workspace: "/srv/ws",
         agent_workspace: "/srv/agent",
         access,
         workdir: "/workspace",
         binds,
+        tmpfs: &[],
     })
 }
 
 fn resolve_in(table: &MountTable, input: &str, cwd: Option<&str>) -> Result<Location, Escape> {
-    resolve(table, &Query { input, working_directory: cwd, home: HOME }, &machine())
+    decide(table, &Query { input, working_directory: cwd, home: HOME }, &machine())
 }
 
 /// `host | sandbox | shown`, or the reason.
@@ -51,6 +52,8 @@ fn check(binds: &[&str], input: &str, cwd: Option<&str>, expected: &str) {
             EscapeReason::OutsideEveryMount => "outside".to_owned(),
             EscapeReason::Hidden { container_path } => format!("hidden {container_path}"),
             EscapeReason::BadInput(problem) => format!("{problem:?}"),
+            EscapeReason::LinkLeadsOut { link } => format!("link {link}"),
+            EscapeReason::HasOtherNames => "other names".to_owned(),
             EscapeReason::Unknown(problem) => problem.to_string(),
         },
     };
@@ -148,14 +151,15 @@ fn the_deepest_bind_wins_and_a_hidden_file_is_not_reached() {
 
 #[test]
 fn an_escape_names_the_root_and_the_input() {
-    let layout = Layout {
+    let plan = TablePlan {
         workspace: "/home/ann/ws",
         agent_workspace: "/home/ann/ws",
         access: WorkspaceAccess::ReadWrite,
         workdir: "/workspace",
         binds: &[],
+        tmpfs: &[],
     };
-    let escape = resolve_in(&MountTable::new(&layout), "/etc/x\ny", None).unwrap_err();
+    let escape = resolve_in(&MountTable::new(&plan), "/etc/x\ny", None).unwrap_err();
     assert_eq!(
         escape.to_string(),
         "the sandbox shows `~/ws` and what is bound into it; `/etc/x\\ny` leads elsewhere"
@@ -320,7 +324,9 @@ proptest! {
         let table = table(WorkspaceAccess::ReadOnly, binds);
         if let Ok(found) = resolve_in(&table, &input, cwd.as_deref()) {
             // One mount holds both ends, with the same rest.
-            let (mount, rest) = table.at(&found.container_path).unwrap();
+            let Seen::Mounted(mount, rest) = table.at(&found.container_path) else {
+                panic!("{found:?}");
+            };
             prop_assert_eq!(posix::join(&mount.host_root, rest), found.host_path.clone());
             prop_assert!(posix::is_inside(&mount.host_root, &found.host_path));
             prop_assert_eq!(posix::normalize(&found.host_path), found.host_path.clone());

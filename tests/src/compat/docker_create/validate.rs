@@ -21,6 +21,11 @@ pub(super) const RULES: &[Rule] = &[
         |input| concerns(input, credentials),
         |input, expected| refuse(input, expected, credentials),
     ),
+    rule(
+        "start-files-are-not-written",
+        |input| concerns(input, start_file),
+        |input, expected| refuse(input, expected, start_file),
+    ),
     rule("no-roots-allow-nothing", has_no_roots, |input, expected| {
         refuse(input, expected, outside)
     }),
@@ -174,11 +179,41 @@ fn engine(bind: &Bind<'_>) -> Refused {
 }
 
 fn credentials(bind: &Bind<'_>) -> Refused {
-    let names = [".aws", ".cargo", ".config", ".docker", ".gnupg", ".netrc", ".npm", ".ssh"];
-    let touched = names.iter().map(|name| format!("${{BASE}}/home/{name}")).find(|path| {
+    let names = [
+        [".aws", ".cargo", ".claude", ".codex", ".config", ".docker", ".git-credentials"],
+        [".gnupg", ".kube", ".netrc", ".npm", ".npmrc", ".pypirc", ".ssh"],
+    ];
+    let names = names.iter().flatten();
+    let home = home(&bind.source)?;
+    let touched = names.map(|name| format!("{home}/{name}")).find(|path| {
         is_inside(path, &bind.source) || is_inside(&bind.source, path) && bind.source != "/"
     })?;
     Some((Stage::Blocked, format!("targets blocked path \"{touched}\"")))
+}
+
+/// The home that a source lies in or holds: the world's, or any directory beside the homes.
+fn home(source: &str) -> Option<String> {
+    const WORLD: &str = "${BASE}/home";
+    for homes in ["/home/", "/Users/"] {
+        if let Some(rest) = source.strip_prefix(homes) {
+            return Some(format!("{homes}{}", rest.split('/').next()?));
+        }
+    }
+    (is_inside(WORLD, source) || is_inside(source, WORLD)).then(|| WORLD.to_owned())
+}
+
+fn start_file(bind: &Bind<'_>) -> Refused {
+    let names = [
+        [".bash_login", ".bash_logout", ".bash_profile", ".bashrc", ".gitconfig"],
+        [".profile", ".zlogin", ".zprofile", ".zshenv", ".zshrc"],
+    ];
+    let (home, name) = (home(&bind.source)?, bind.source.rsplit('/').next()?);
+    let is_start_file = names.iter().flatten().any(|known| *known == name)
+        && bind.source == format!("{home}/{name}");
+    let is_read_only = bind.options.split(',').any(|option| option == "ro");
+    let is_last = target(bind).is_none() && option(bind).is_none() && !bind.is_padded;
+    let facts = format!("\"{}\"", bind.source);
+    (is_start_file && !is_read_only && is_last).then_some((Stage::Shape, facts))
 }
 
 fn has_no_roots(input: &Value) -> bool {

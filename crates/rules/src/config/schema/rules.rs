@@ -6,8 +6,8 @@
 use super::{Issue, Problem};
 use crate::config::tree::{At, Node};
 use crate::mounts::{
-    NamespaceJoin, NetworkRefusal, ProfileKind, check_bind_entry, check_browser_network,
-    check_network, check_profile,
+    NamespaceJoin, NetworkRefusal, ProfileKind, decide_bind_entry, decide_browser_network,
+    decide_network, decide_profile,
 };
 
 /// `allow` and `alsoAllow` of one scope exclude each other, unless one of them is empty.
@@ -41,8 +41,8 @@ fn both_lists(at: &At<'_>, scope: &'static str, issues: &mut Vec<Issue>) {
 pub(super) fn docker(at: &At<'_>, issues: &mut Vec<Issue>) {
     binds(at, issues);
     let join = join_flag(at.node);
-    refuse(at, "network", issues, |text| reason(check_network(text, join)));
-    let profile = |kind| move |text: &str| reason(check_profile(kind, text));
+    refuse(at, "network", issues, |text| reason(decide_network(text, join)));
+    let profile = |kind| move |text: &str| reason(decide_profile(kind, text));
     refuse(at, "seccompProfile", issues, profile(ProfileKind::Seccomp));
     refuse(at, "apparmorProfile", issues, profile(ProfileKind::AppArmor));
 }
@@ -51,7 +51,7 @@ pub(super) fn docker(at: &At<'_>, issues: &mut Vec<Issue>) {
 pub(super) fn browser(at: &At<'_>, issues: &mut Vec<Issue>) {
     binds(at, issues);
     // Joining another container is judged by `sandbox`, which sees the flag.
-    let judge = |text: &str| reason(check_browser_network(text, NamespaceJoin::Allowed));
+    let judge = |text: &str| reason(decide_browser_network(text, NamespaceJoin::Allowed));
     refuse(at, "network", issues, judge);
 }
 
@@ -59,7 +59,7 @@ pub(super) fn browser(at: &At<'_>, issues: &mut Vec<Issue>) {
 pub(super) fn sandbox(at: &At<'_>, issues: &mut Vec<Issue>) {
     let join = at.node.get("docker").map_or(NamespaceJoin::Refused, join_flag);
     let Some(browser) = at.get("browser") else { return };
-    refuse(&browser, "network", issues, |text| match check_browser_network(text, join) {
+    refuse(&browser, "network", issues, |text| match decide_browser_network(text, join) {
         Err(refusal @ NetworkRefusal::Join { .. }) => Some(refusal.to_string()),
         Err(NetworkRefusal::Host { .. }) | Ok(()) => None,
     });
@@ -80,7 +80,7 @@ fn reason<E: std::fmt::Display>(verdict: Result<(), E>) -> Option<String> {
 fn binds(at: &At<'_>, issues: &mut Vec<Issue>) {
     let Some(list) = at.get("binds") else { return };
     for bind in list.items() {
-        if let Some(why) = bind.node.as_str().and_then(|text| reason(check_bind_entry(text))) {
+        if let Some(why) = bind.node.as_str().and_then(|text| reason(decide_bind_entry(text))) {
             let problem = Problem::Unsafe(why);
             issues.push(Issue { key: bind.key, place: bind.node.place, problem });
         }

@@ -57,7 +57,7 @@ fn spec(input: &Value, world: &World) -> Result<Result<ContainerSpec, ContainerR
     for (name, value) in pairs(&input["labels"]) {
         builder = builder.label(name, value);
     }
-    Ok(builder.build(&policy(input)?, &RealFiles))
+    Ok(builder.build(&policy(input), &RealFiles))
 }
 
 fn argv(input: &Value, spec: &ContainerSpec) -> Result<Vec<String>> {
@@ -76,7 +76,7 @@ fn argv(input: &Value, spec: &ContainerSpec) -> Result<Vec<String>> {
     Ok(argv)
 }
 
-fn policy(input: &Value) -> Result<BindPolicy> {
+fn policy(input: &Value) -> BindPolicy {
     let cfg = &input["cfg"];
     let roots: Vec<&str> = input["bindSourceRoots"]
         .as_array()
@@ -91,14 +91,14 @@ fn policy(input: &Value) -> Result<BindPolicy> {
     let sources = if anywhere {
         Sources::Anywhere
     } else {
-        Sources::Below(Roots::resolve(&roots, &RealFiles)?)
+        Sources::Below(Roots::resolve(&roots, &RealFiles))
     };
     let over = is_set(input, "allowReservedContainerTargets")
         || is_set(cfg, "dangerouslyAllowReservedContainerTargets");
     let targets =
         if over { Targets::Anywhere } else { Targets::NotOver(ReservedTargets::new("/workspace")) };
-    let blocklist = Blocklist::resolve(&KnownPlaces::default(), &RealFiles)?;
-    Ok(BindPolicy { sources, targets, blocklist })
+    let blocklist = Blocklist::resolve(&KnownPlaces::default(), &RealFiles);
+    BindPolicy { sources, targets, blocklist }
 }
 
 fn is_set(object: &Value, key: &str) -> bool {

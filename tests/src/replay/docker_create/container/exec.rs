@@ -4,8 +4,9 @@
 use clawpen_engine::host_files::RealFiles;
 use clawpen_rules::config::sandbox::WorkspaceAccess;
 use clawpen_rules::container::exec::{
-    ElevatedGate, ElevatedRefused, Elevation, ExecHost, ExecPlace, ExecRequest, ExecSpec,
+    ElevatedRefused, Elevation, ExecHost, ExecPlace, ExecRequest, ExecSpec,
 };
+use clawpen_rules::elevated::{GateFailure, GateScope};
 use clawpen_rules::environment::Filter;
 use clawpen_rules::workspace::{Directories, Layout, OwnDirectory};
 use serde_json::{Value, json};
@@ -77,7 +78,11 @@ fn elevation(input: &Value) -> Option<Elevation<'_>> {
         Some(false) => Some(Elevation::NotAsked),
         None if level == "off" => Some(Elevation::NotAsked),
         Some(true) if !open => {
-            let gate = if is("enabled") { ElevatedGate::AllowFrom } else { ElevatedGate::Enabled };
+            let gate = if is("enabled") {
+                GateFailure::AllowFrom(GateScope::Global, "<provider>".to_owned())
+            } else {
+                GateFailure::Enabled(GateScope::Global)
+            };
             // The recorded tool belonged to this session.
             let session = Some(input["sessionKey"].as_str().unwrap_or("agent:main:main"));
             let provider = input["messageProvider"].as_str();

@@ -67,7 +67,7 @@ pub(super) fn answer(input: &Value, world: &World) -> Result<Answer> {
         workdir: sandbox.docker.workdir.value.clone(),
     };
     let layout = Layout::plan(sandbox.workspace_access.value, &directories);
-    let known = KnownPlaces { homes: vec![world.get("HOME").to_owned()], guarded: Vec::new() };
+    let known = KnownPlaces { homes: vec![world.get("HOME").to_owned()], ..KnownPlaces::default() };
     let mut first_use =
         FirstUse { facts: &input["docker"], calls: Vec::new(), sandbox, scope, layout, known };
     let layers = Layers::of_sandbox(&SandboxPolicy::resolve(&tree, session.agent()));
@@ -110,7 +110,7 @@ impl FirstUse<'_> {
         self.call(["inspect", "-f", "{{.State.Running}}", &name]);
         self.call(["image", "inspect", &docker.image.value]);
         self.image(&docker.image.value, "build it with `clawpen images` or pull it")?;
-        let policy = self.policy(&docker)?;
+        let policy = self.policy(&docker);
         let spec = ContainerSpec::locked_down(identity, &self.layout, docker.image.clone())
             .configured(&docker, &Filter::except_credentials())
             .build(&policy, &RealFiles)
@@ -147,13 +147,13 @@ impl FirstUse<'_> {
         let image = docker.image.value.clone();
         self.call(["image", "inspect", &image]);
         self.image(&image, "build it with `clawpen images`")?;
-        let policy = self.policy(&docker)?;
+        let policy = self.policy(&docker);
         let plan = BrowserPlan {
             identity,
             layout: &self.layout,
             config: &self.sandbox,
             filter: &Filter::except_credentials(),
-            password: ViewerPassword::parse(PASSWORD).ok_or("no password")?,
+            password: ViewerPassword::parse(PASSWORD),
         };
         let spec =
             BrowserSpec::build(plan, &policy, &RealFiles).map_err(|refused| refused.to_string())?;
@@ -167,9 +167,8 @@ impl FirstUse<'_> {
         Ok(Some(spec))
     }
 
-    fn policy(&self, docker: &DockerConfig) -> Result<BindPolicy, String> {
+    fn policy(&self, docker: &DockerConfig) -> BindPolicy {
         BindPolicy::resolve(docker, &self.layout.bind_roots(), &self.known, &RealFiles)
-            .map_err(|error| error.to_string())
     }
 
     fn identity(&self, prefix: &str) -> Identity {
