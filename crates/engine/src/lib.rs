@@ -6,4 +6,5 @@
 pub mod config_store;
 pub mod explain;
 pub mod host_files;
+pub mod seccomp;
 pub mod session_store;
