@@ -28,6 +28,7 @@ use clawpen_wire::pen::{
     BindOwner, FileRoot, LandlockAccess, LandlockRule, MountFlags, MountStep, RootAccess, Submounts,
 };
 
+pub(crate) use etc::HOST_NAME;
 pub use host::{Host, ViewError};
 use host::Found;
 
