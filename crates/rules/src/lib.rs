@@ -16,6 +16,7 @@ pub mod host_files;
 pub mod ids;
 pub mod js_number;
 pub mod mounts;
+pub mod native;
 pub mod paths;
 pub mod posix;
 pub mod prune;

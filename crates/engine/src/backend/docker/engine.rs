@@ -11,9 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bollard::errors::Error;
-use bollard::models::{
-    ContainerCreateBody, ContainerInspectResponse, ImageInspect, SystemInfo,
-};
+use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ImageInspect, SystemInfo};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, InspectContainerOptions, LogsOptionsBuilder,
     RemoveContainerOptionsBuilder, StartContainerOptions,

@@ -40,7 +40,9 @@ pub enum DockerFailure {
     EngineDown { socket: PathBuf },
     #[error("may not use the Docker engine at `{}`; join its group (`usermod -aG docker $USER`) and log in again", .socket.display())]
     NoPermission { socket: PathBuf },
-    #[error("{origin} names the remote engine `{host}`; this build reaches engines on this machine only (`unix:///var/run/docker.sock`)")]
+    #[error(
+        "{origin} names the remote engine `{host}`; this build reaches engines on this machine only (`unix:///var/run/docker.sock`)"
+    )]
     Remote { origin: &'static str, host: String },
     #[error("image `{image}` is missing; make it with `{build}`")]
     ImageMissing { image: String, build: String },
@@ -60,7 +62,9 @@ pub enum DockerFailure {
     Limit(#[source] LimitProblem),
     #[error("`docker.{key}` is set, and this engine does not enforce it; remove the key")]
     Unenforced { key: &'static str },
-    #[error("`{path}` is taken: the supervisor's own files are mounted there; choose another place")]
+    #[error(
+        "`{path}` is taken: the supervisor's own files are mounted there; choose another place"
+    )]
     PlaceTaken { path: String },
     #[error("cannot read the seccomp profile `{}`", .path.display())]
     Profile {
@@ -68,14 +72,14 @@ pub enum DockerFailure {
         #[source]
         cause: io::Error,
     },
-    #[error("the container is not what was asked for: {0}; it was removed")]
-    Differs(Difference),
-    #[error("the container's supervisor did not answer within {seconds} s{}", said(.said))]
+    #[error("the container is not what was asked for: {}; it was removed", list(.0))]
+    Differs(Vec<Difference>),
+    #[error("cannot write the supervisor's plan")]
+    Plan(#[source] clawpen_wire::supervisor::codec::EncodeError),
+    #[error("the container's supervisor did not answer within {seconds} s{}", last_words(.said))]
     Silent { seconds: u64, said: String },
-    #[error("the container ended at once (exit code {code}){}", said(.said))]
+    #[error("the container ended at once (exit code {code}){}", last_words(.said))]
     Ended { code: i64, said: String },
-    #[error("who answers on the container's socket is process {found}, not its first process {expected}; it was removed")]
-    Impostor { expected: i32, found: i32 },
     #[error("cannot {what} `{}`", .path.display())]
     Local {
         what: &'static str,
@@ -87,9 +91,13 @@ pub enum DockerFailure {
     Runtime(#[source] io::Error),
 }
 
-fn said(text: &str) -> String {
+fn last_words(text: &str) -> String {
     match text.trim() {
         "" => String::new(),
         text => format!("; it said: {text}"),
     }
+}
+
+fn list(differences: &[Difference]) -> String {
+    differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -170,8 +170,7 @@ fn mounts(asked: &ContainerCreateBody, observed: &ContainerInspectResponse) -> V
     let host = asked.host_config.as_ref();
     let listed = host.and_then(|host| host.mounts.as_ref()).into_iter().flatten().map(of_request);
     let bound = host.and_then(|host| host.binds.as_ref()).into_iter().flatten();
-    let asked: BTreeSet<(String, String)> =
-        listed.chain(bound.map(|bind| of_bind(bind))).collect();
+    let asked: BTreeSet<(String, String)> = listed.chain(bound.map(|bind| of_bind(bind))).collect();
     let observed: BTreeSet<(String, String)> =
         observed.mounts.iter().flatten().map(of_container).collect();
     let targets: BTreeSet<&String> =

@@ -1,0 +1,3 @@
+//! The ways to make a sandbox.
+
+pub mod docker;
