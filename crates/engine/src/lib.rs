@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod channel;
 pub mod config_store;
 pub mod explain;
 pub mod host_files;

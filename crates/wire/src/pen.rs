@@ -470,7 +470,6 @@ impl PenSpec {
         if opening != MAGIC || version != VERSION {
             return Err(DecodeError::WrongSpec { expected: VERSION });
         }
-        let (_, body) = bytes.split_at(10);
-        codec::decode(body)
+        codec::decode(input.rest())
     }
 }

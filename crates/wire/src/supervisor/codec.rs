@@ -121,6 +121,11 @@ impl<'w> Reader<'w> {
         Ok(length)
     }
 
+    /// What is still to be read.
+    pub const fn rest(&self) -> &'w [u8] {
+        self.rest
+    }
+
     /// Says that everything has been read.
     pub const fn finish(self) -> Result<(), DecodeError> {
         if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::LeftOver(self.rest.len())) }

@@ -1,9 +1,10 @@
 //! Commands: start, feed, watch, resize, signal, list.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 
-use super::codec::{Cap, choice, record};
+use super::codec::{Cap, DecodeError, EncodeError, Reader, Wire, choice, record};
 use super::limits;
 
 /// A command of one supervisor, foreground or background. Never used twice.
@@ -35,13 +36,35 @@ record! {
     }
 }
 
-record! {
-    /// One environment variable. The name holds no `=`.
-    pub struct EnvVar {
-        /// Its name.
-        pub name: OsString [Cap::bytes(limits::WORD)],
-        /// Its value.
-        pub value: OsString [Cap::bytes(limits::WORD)],
+/// One environment variable. The name holds no `=`.
+///
+/// Written out by hand for the sake of `Debug`, which never shows the value.
+#[derive(Clone, PartialEq, Eq)]
+pub struct EnvVar {
+    /// Its name.
+    pub name: OsString,
+    /// Its value.
+    pub value: OsString,
+}
+
+impl fmt::Debug for EnvVar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnvVar").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Wire<'_> for EnvVar {
+    const MIN_BYTES: usize = 2 * OsString::MIN_BYTES;
+
+    fn put(&self, out: &mut Vec<u8>, _: Cap) -> Result<(), EncodeError> {
+        self.name.put(out, Cap::bytes(limits::WORD))?;
+        self.value.put(out, Cap::bytes(limits::WORD))
+    }
+
+    fn take(input: &mut Reader<'_>, _: Cap) -> Result<Self, DecodeError> {
+        let name = OsString::take(input, Cap::bytes(limits::WORD))?;
+        let value = OsString::take(input, Cap::bytes(limits::WORD))?;
+        Ok(Self { name, value })
     }
 }
 

@@ -16,9 +16,9 @@ record! {
         /// `/proc/self/mountinfo` of process 1.
         pub mountinfo: Vec<u8> [Cap::bytes(limits::MOUNT_TEXT)],
         /// `/proc/self/uid_map`.
-        pub uid_map: Vec<u8> [Cap::bytes(limits::KERNEL_TEXT)],
+        pub uid_map: Vec<u8> [Cap::bytes(limits::ID_MAP_TEXT)],
         /// `/proc/self/gid_map`.
-        pub gid_map: Vec<u8> [Cap::bytes(limits::KERNEL_TEXT)],
+        pub gid_map: Vec<u8> [Cap::bytes(limits::ID_MAP_TEXT)],
         /// Network interfaces, as asked for with netlink or `/sys`.
         pub interfaces: Vec<Interface> [Cap::count(limits::INTERFACES)],
         /// Landlock.
@@ -46,7 +46,7 @@ record! {
         /// What `PR_GET_SECUREBITS` answers.
         pub securebits: u32,
         /// Descriptors that are open, by number. A command has 0, 1 and 2.
-        pub descriptors: Vec<u32> [Cap::count(1024)],
+        pub descriptors: Vec<u32> [Cap::count(limits::DESCRIPTORS)],
     }
 }
 

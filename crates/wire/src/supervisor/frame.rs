@@ -8,17 +8,15 @@
 //! `length` counts what follows it, so at least 5. Kind is the tag of the message. All of this is
 //! the same in every protocol version.
 //!
-//! [`Inbox`] collects bytes of any size and gives whole frames back, without copying them; it
-//! never holds more than one longest frame and what one read brought with it.
+//! [`Inbox`] collects what reads bring and gives whole frames back, without copying them; it never
+//! holds more than one longest frame.
 
-use super::codec::{self, Cap, DecodeError, EncodeError, Wire};
+use super::codec::{self, Cap, DecodeError, EncodeError, Reader, Wire};
 use super::limits;
 use super::message::{Event, Request};
 
 /// Length, channel and kind.
 pub const HEADER: usize = 9;
-/// What `length` counts of the header.
-const COUNTED: usize = 5;
 
 /// What can stand in a frame.
 pub trait Message<'w>: Wire<'w> {
@@ -85,9 +83,10 @@ impl<'w> Frame<'w> {
 /// Bytes that have arrived and were not yet taken.
 #[derive(Debug)]
 pub struct Inbox {
+    /// All of it is room; `start..end` is filled.
     buffer: Vec<u8>,
-    /// Where the next frame starts.
     start: usize,
+    end: usize,
     /// The longest frame taken, header included.
     longest: usize,
 }
@@ -95,64 +94,94 @@ pub struct Inbox {
 impl Inbox {
     /// For the supervisor.
     pub const fn of_requests() -> Self {
-        Self { buffer: Vec::new(), start: 0, longest: limits::REQUEST_FRAME }
+        Self { buffer: Vec::new(), start: 0, end: 0, longest: limits::REQUEST_FRAME }
     }
 
     /// For the host.
     pub const fn of_events() -> Self {
-        Self { buffer: Vec::new(), start: 0, longest: limits::EVENT_FRAME }
+        Self { buffer: Vec::new(), start: 0, end: 0, longest: limits::EVENT_FRAME }
     }
 
-    /// Adds bytes as they came. Take all whole frames before adding more, or they pile up.
-    pub fn push(&mut self, bytes: &[u8]) {
-        self.make_room();
-        self.buffer.extend_from_slice(bytes);
+    /// Where the next bytes go; never empty. Take all whole frames first. Say with
+    /// [`Inbox::filled`] how many came.
+    pub fn room(&mut self) -> &mut [u8] {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        // A frame that has begun says how long it is; only then does the buffer grow to it.
+        let begun = self.buffer.first_chunk::<4>().filter(|_| self.end >= 4);
+        let begun = begun.map_or(0, |counted| frame_length(*counted).min(self.longest));
+        let wanted = begun.max(KEPT).max(self.end + 1);
+        if wanted > self.buffer.len() {
+            self.buffer.resize(wanted, 0);
+        }
+        self.buffer.get_mut(self.end..).unwrap_or_default()
+    }
+
+    /// Says that the first `count` bytes of [`Inbox::room`] were filled.
+    pub fn filled(&mut self, count: usize) {
+        self.end = self.end.saturating_add(count).min(self.buffer.len());
+    }
+
+    /// Whether a whole frame is here, so that [`Inbox::next_frame`] gives it.
+    pub fn has_frame(&self) -> Result<bool, DecodeError> {
+        self.begun_frame().map(|begun| begun.is_some_and(|frame| frame.whole))
     }
 
     /// Takes the next whole frame; `None` if more bytes are needed. After an error there is no
     /// telling where the next frame starts: close the connection.
-    pub fn next(&mut self) -> Result<Option<Frame<'_>>, DecodeError> {
-        let Some(length) = self.whole_frame()? else { return Ok(None) };
-        let frame = self.buffer.get(self.start..self.start + length).unwrap_or_default();
-        self.start += length;
-        let channel = frame.get(4..).and_then(|rest| rest.first_chunk::<4>());
-        let channel = channel.copied().map(u32::from_le_bytes).ok_or(DecodeError::Truncated)?;
-        let message = frame.get(HEADER - 1..).ok_or(DecodeError::Truncated)?;
-        Ok(Some(Frame { channel, message }))
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, DecodeError> {
+        let Some(begun) = self.begun_frame()?.filter(|begun| begun.whole) else {
+            return Ok(None);
+        };
+        let end = self.start.saturating_add(begun.length);
+        let mut frame = Reader::new(self.buffer.get(self.start..end).unwrap_or_default());
+        self.start = end;
+        let _counted = frame.array::<4>()?;
+        let channel = u32::from_le_bytes(frame.array()?);
+        Ok(Some(Frame { channel, message: frame.rest() }))
     }
 
-    /// Whether part of a frame has arrived: a peer that leaves now has broken off.
-    pub fn is_empty(&self) -> bool {
-        self.start >= self.buffer.len()
-    }
-
-    /// The length of the next frame, header included, if all of it is here.
-    fn whole_frame(&self) -> Result<Option<usize>, DecodeError> {
-        let rest = self.buffer.get(self.start..).unwrap_or_default();
+    /// What the start of the next frame says, once its length is here.
+    fn begun_frame(&self) -> Result<Option<Begun>, DecodeError> {
+        let rest = self.buffer.get(self.start..self.end).unwrap_or_default();
         let Some(counted) = rest.first_chunk::<4>() else { return Ok(None) };
-        let counted = usize::try_from(u32::from_le_bytes(*counted)).unwrap_or(usize::MAX);
-        let length = counted.saturating_add(4);
+        let length = frame_length(*counted);
         if length > self.longest {
             return Err(DecodeError::TooLong { length, cap: self.longest });
         }
-        if counted < COUNTED {
+        if length < HEADER {
             return Err(DecodeError::Truncated);
         }
-        Ok((rest.len() >= length).then_some(length))
+        Ok(Some(Begun { length, whole: rest.len() >= length }))
     }
 
-    /// Moves what is left to the front, and gives memory back after a long frame.
-    fn make_room(&mut self) {
-        if self.start == 0 {
-            return;
-        }
-        self.buffer.drain(..self.start);
-        self.start = 0;
-        if self.buffer.len() < KEPT && self.buffer.capacity() > KEPT {
-            self.buffer.shrink_to(KEPT);
+    /// Whether nothing is left. A peer that goes while something is has broken off in a frame.
+    pub const fn is_empty(&self) -> bool {
+        self.start >= self.end
+    }
+
+    /// Gives the memory of long frames back; for moments when nothing is expected.
+    pub fn settle(&mut self) {
+        if self.is_empty() && self.buffer.len() > KEPT {
+            *self = Self { buffer: Vec::new(), start: 0, end: 0, longest: self.longest };
         }
     }
 }
 
-/// Memory that an idle connection keeps.
-const KEPT: usize = 64 * 1024;
+struct Begun {
+    /// Header included.
+    length: usize,
+    /// Whether all of it is here.
+    whole: bool,
+}
+
+/// The whole length of a frame, header included, from its first four bytes.
+fn frame_length(counted: [u8; 4]) -> usize {
+    usize::try_from(u32::from_le_bytes(counted)).unwrap_or(usize::MAX).saturating_add(4)
+}
+
+/// What a buffer starts with and an idle connection keeps.
+const KEPT: usize = 16 * 1024;

@@ -50,9 +50,13 @@ pub const ENTRIES: usize = 1024;
 pub const FILE_ROOTS: usize = 256;
 
 /// One text of the kernel in a facts report (`status`, `limits`, …).
-pub const KERNEL_TEXT: usize = 16 * 1024;
+pub const KERNEL_TEXT: usize = 8 * 1024;
+/// The text of an id map: 340 lines.
+pub const ID_MAP_TEXT: usize = 16 * 1024;
 /// The text of `mountinfo`.
 pub const MOUNT_TEXT: usize = 192 * 1024;
+/// Open descriptors of one process.
+pub const DESCRIPTORS: usize = 1024;
 /// Namespaces of one process.
 pub const NAMESPACES: usize = 16;
 /// Network interfaces.
