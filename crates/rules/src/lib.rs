@@ -12,6 +12,7 @@ pub mod elevated;
 pub mod enforcement;
 pub mod environment;
 pub mod explain;
+pub mod facts;
 pub mod host_files;
 pub mod ids;
 pub mod js_number;

@@ -7,13 +7,14 @@
 //!
 //! Nothing here looks at the machine: [`Offer`] comes in.
 
+pub mod ids;
 mod limits;
 mod names;
 
 use std::net::IpAddr;
 
-pub use limits::{Cpu, CpuQuota, Limits, Rlimit, RlimitKind};
-pub use names::{ExtraHost, PenUser, Tmpfs};
+pub use limits::{Bound, Cpu, CpuQuota, Keeper, Limits, Rlimit, RlimitKind};
+pub use names::{ExtraHost, PenUser, Programs, Tmpfs};
 
 use crate::config::own::NativeSettings;
 use crate::config::sandbox::DockerConfig;

@@ -151,8 +151,7 @@ pub(super) fn decide(
     offer: &Offer,
     refused: &mut Vec<KeyRefused>,
 ) -> Limits {
-    let pids =
-        positive(docker.pids_limit.as_ref()).map_or(DEFAULT_PIDS, |(number, _)| whole(number));
+    let asked = positive(docker.pids_limit.as_ref()).map(|(number, _)| whole(number));
     let memory = amount(docker.memory.as_ref(), offer.memory, refused);
     let memory_and_swap = swap(docker, offer, memory, refused);
     let cpu = match positive(docker.cpus.as_ref()) {
@@ -167,10 +166,12 @@ pub(super) fn decide(
             Cpu::Quota(CpuQuota { quota, period: CPU_PERIOD })
         }
     };
+    // A group costs up to a millisecond at the start; what nobody asked for is not worth it.
     let pids_by = match offer.pids {
-        Support::Yes => Keeper::Cgroup,
-        Support::No => Keeper::UserNamespace,
+        Support::Yes if asked.is_some() => Keeper::Cgroup,
+        Support::Yes | Support::No => Keeper::UserNamespace,
     };
+    let pids = asked.unwrap_or(DEFAULT_PIDS);
     Limits { pids, pids_by, memory, memory_and_swap, cpu, rlimits: rlimits(docker, refused) }
 }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::{KeyRefused, Problem, refuse};
-use crate::config::setting::Setting;
+use crate::config::setting::{Layer, Setting};
 use crate::posix;
 
 /// Memory that programs share; the one place below `/dev` that a tmpfs may take.
@@ -57,7 +57,9 @@ impl Tmpfs {
     }
 }
 
-/// `uid`, `uid:gid` or `root`. Without any: the first ordinary user of most systems.
+/// `uid`, `uid:gid` or `root`. Without any: the first ordinary user of most systems. A root that
+/// nobody wrote down, but that owns the workspace, is that user too: the workspace's ids are mapped,
+/// so nothing is gained by calling him root.
 pub(super) fn user(setting: Option<&Setting<String>>) -> Result<PenUser, KeyRefused> {
     let ordinary = PenUser { uid: 1000, gid: 1000 };
     let Some(setting) = setting else { return Ok(ordinary) };
@@ -69,6 +71,7 @@ pub(super) fn user(setting: Option<&Setting<String>>) -> Result<PenUser, KeyRefu
     let uid = number(user);
     let gid = if group.is_empty() { uid } else { number(group) };
     match (uid, gid) {
+        (Some(0), Some(_)) if setting.origin.layer == Layer::Derived => Ok(ordinary),
         (Some(uid), Some(gid)) => Ok(PenUser { uid, gid }),
         _ => Err(refuse(&setting.origin, Problem::User(text.to_owned()))),
     }

@@ -84,7 +84,7 @@ fn a_config_that_says_nothing_is_a_closed_pen() {
         pen.limits(),
         &Limits {
             pids: 4096,
-            pids_by: Keeper::Cgroup,
+            pids_by: Keeper::UserNamespace,
             memory: None,
             memory_and_swap: None,
             cpu: Cpu::All,
