@@ -5,8 +5,8 @@
 //! a command through the engine.
 //!
 //! ```text
-//! image ─► plan, meeting place ─► create ─► start ─► inspect = request? ─► meet the supervisor
-//!                                    └────────── any failure: removed ──────────┘
+//! image ─► meeting place ─► create ─► plan ─► start ─► inspect = request? ─► meet the supervisor
+//!                             └───────── any failure: removed ─────────┘
 //! ```
 //!
 //! The caller proves who is at the other end of the stream (its process number is
@@ -19,6 +19,7 @@ mod inspection;
 mod meeting;
 mod plan;
 mod request;
+mod user;
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -39,6 +40,7 @@ pub use self::inspection::Difference;
 use self::engine::Engine;
 use self::meeting::{Life, MeetingPlace, Met, Watch};
 use self::request::{OurMounts, Stay};
+use self::user::UserFiles;
 
 /// From the end of the engine's start to a supervisor that serves.
 const SERVES_WITHIN: Duration = Duration::from_secs(20);
@@ -86,8 +88,7 @@ impl DockerBackend {
         check_kind(spec, &image)?;
         self.check_abilities(spec)?;
         let supervisor = self.supervisor_file()?;
-        let place =
-            MeetingPlace::make(&self.home.join("run"), &plan::bytes(spec, &image, lifetime)?)?;
+        let place = MeetingPlace::make(&self.home.join("run"))?;
         let ours = OurMounts { supervisor: &supervisor, meeting_place: &place.inside() };
         let stay = match lifetime {
             Lifetime::UntilDisconnect => Stay::Removed,
@@ -107,6 +108,8 @@ impl DockerBackend {
             inspection: ContainerInspectResponse::default(),
             removed: false,
         };
+        let user = container.user(spec, &image)?;
+        container.place.lay_out(&plan::bytes(spec, &image, user, lifetime)?)?;
         container.start(&asked, image.id.as_deref().unwrap_or_default())?;
         let stream = container.meet(&watch)?;
         Ok((container, stream))
@@ -187,6 +190,26 @@ impl Container<'_> {
     pub fn remove(mut self) -> Result<(), DockerFailure> {
         self.removed = true;
         self.engine.remove(&self.id)
+    }
+
+    /// Who its processes will be, in numbers.
+    fn user(
+        &self,
+        spec: &ContainerSpec,
+        image: &ImageInspect,
+    ) -> Result<(u32, u32), DockerFailure> {
+        let name = request::user(spec, image);
+        let text = |path| {
+            let file = self.engine.file(&self.id, path)?.unwrap_or_default();
+            Ok(String::from_utf8_lossy(&file).into_owned())
+        };
+        let files = if user::is_plain(&name) {
+            UserFiles::default()
+        } else {
+            UserFiles { passwd: text("/etc/passwd")?, group: text("/etc/group")? }
+        };
+        user::resolve(&name, &files)
+            .map_err(|name| DockerFailure::UnknownUser { image: spec.image().to_owned(), name })
     }
 
     /// Starts it and compares it with the request.

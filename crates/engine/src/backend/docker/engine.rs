@@ -13,19 +13,22 @@ use std::time::Duration;
 use bollard::errors::Error;
 use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ImageInspect, SystemInfo};
 use bollard::query_parameters::{
-    CreateContainerOptionsBuilder, InspectContainerOptions, LogsOptionsBuilder,
-    RemoveContainerOptionsBuilder, StartContainerOptions,
+    CreateContainerOptionsBuilder, DownloadFromContainerOptionsBuilder, InspectContainerOptions,
+    LogsOptionsBuilder, RemoveContainerOptionsBuilder, StartContainerOptions,
 };
 use bollard::{API_DEFAULT_VERSION, Docker};
 use futures_util::StreamExt as _;
 
 use super::failure::{Action, DockerFailure};
+use super::user;
 
 const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
 /// For every call; the slowest one (start) takes a fifth of a second, or some seconds on a busy disk.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// As much as an error message can use.
 const LOG_BYTES: usize = 2048;
+/// A list of users longer than this is none.
+const ARCHIVE_BYTES: usize = 4 * 1024 * 1024;
 /// The image of a config that names none.
 const DEFAULT_IMAGE: &str = "openclaw-sandbox:bookworm-slim";
 
@@ -117,6 +120,27 @@ impl Engine {
             // 409: someone else's removal is under way.
             Ok(()) | Err(Error::DockerResponseServerError { status_code: 404 | 409, .. }) => Ok(()),
             Err(cause) => Err(failure(Action::Remove, cause)),
+        }
+    }
+
+    /// A file of a container; `None` if there is no plain file of that name, or a huge one.
+    pub(super) fn file(&self, id: &str, path: &str) -> Result<Option<Vec<u8>>, DockerFailure> {
+        let options = DownloadFromContainerOptionsBuilder::new().path(path).build();
+        let mut stream = self.api.download_from_container(id, Some(options));
+        let mut archive = Vec::new();
+        let collect = async {
+            while let Some(part) = stream.next().await {
+                archive.extend_from_slice(&part?);
+                if archive.len() > ARCHIVE_BYTES {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        match self.runtime.block_on(collect) {
+            Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(None),
+            Err(cause) => Err(failure(Action::ReadFile, cause)),
+            Ok(()) => Ok(user::first_file(&archive).map(<[u8]>::to_vec)),
         }
     }
 

@@ -13,6 +13,7 @@ pub enum Action {
     Connect,
     InspectImage,
     Create,
+    ReadFile,
     Start,
     Inspect,
     Remove,
@@ -24,6 +25,7 @@ impl Action {
             Self::Connect => "greet it",
             Self::InspectImage => "inspect the image",
             Self::Create => "create the container",
+            Self::ReadFile => "read the image's list of users",
             Self::Start => "start the container",
             Self::Inspect => "inspect the container",
             Self::Remove => "remove the container",
@@ -72,6 +74,10 @@ pub enum DockerFailure {
         #[source]
         cause: io::Error,
     },
+    #[error(
+        "image `{image}` has no user or group `{name}`; set `docker.user` to numbers like `1000:1000`"
+    )]
+    UnknownUser { image: String, name: String },
     #[error("the container is not what was asked for: {}; it was removed", list(.0))]
     Differs(Vec<Difference>),
     #[error("cannot write the supervisor's plan")]

@@ -66,8 +66,8 @@ pub(super) enum Met {
 pub(super) struct Watch(OwnedFd);
 
 impl MeetingPlace {
-    /// Makes a new one below `run` and lays the plan out in it.
-    pub(super) fn make(run: &Path, plan: &[u8]) -> Result<Self, DockerFailure> {
+    /// Makes a new one below `run`.
+    pub(super) fn make(run: &Path) -> Result<Self, DockerFailure> {
         let id = format!("{:016x}", RandomState::new().build_hasher().finish());
         let directory = run.join(&id);
         let private = DirBuilder::new().recursive(true).mode(0o700).create(run);
@@ -75,7 +75,11 @@ impl MeetingPlace {
         let made = DirBuilder::new().mode(0o700).create(&directory);
         made.map_err(|cause| local("make", &directory, cause))?;
         let place = Self { id, directory, kept: false };
-        place.lay_out(plan)?;
+        let inside = place.inside();
+        let made = DirBuilder::new().create(&inside);
+        // Not by the call above, where the umask would have its say.
+        let made = made.and_then(|()| fs::set_permissions(&inside, Permissions::from_mode(0o777)));
+        made.map_err(|cause| local("make", &inside, cause))?;
         Ok(place)
     }
 
@@ -87,6 +91,18 @@ impl MeetingPlace {
     /// The directory that the container gets.
     pub(super) fn inside(&self) -> PathBuf {
         self.directory.join(INSIDE)
+    }
+
+    /// Lays out what the supervisor is to do. To be done before the container starts.
+    pub(super) fn lay_out(&self, plan: &[u8]) -> Result<(), DockerFailure> {
+        let path = self.inside().join(PLAN);
+        let write = || {
+            let mut file =
+                OpenOptions::new().write(true).create_new(true).mode(0o644).open(&path)?;
+            file.set_permissions(Permissions::from_mode(0o644))?;
+            file.write_all(plan)
+        };
+        write().map_err(|cause| local("write", &path, cause))
     }
 
     /// Watches for the socket. To be asked before the container starts, or it may be missed.
@@ -151,22 +167,6 @@ impl MeetingPlace {
         self.kept = true;
     }
 
-    fn lay_out(&self, plan: &[u8]) -> Result<(), DockerFailure> {
-        let inside = self.inside();
-        let made = DirBuilder::new().create(&inside);
-        // Not by the call above, where the umask would have its say.
-        let made = made.and_then(|()| fs::set_permissions(&inside, Permissions::from_mode(0o777)));
-        made.map_err(|cause| local("make", &inside, cause))?;
-        let path = inside.join(PLAN);
-        let write = || {
-            let mut file =
-                OpenOptions::new().write(true).create_new(true).mode(0o644).open(&path)?;
-            file.set_permissions(Permissions::from_mode(0o644))?;
-            file.write_all(plan)
-        };
-        write().map_err(|cause| local("write", &path, cause))
-    }
-
     /// Removes everything in the shared directory, and it. No command has run yet; what is there
     /// besides the plan came from the image, so it may be anything but is never followed.
     fn clear_inside(&self) -> Result<(), DockerFailure> {
@@ -217,7 +217,8 @@ mod tests {
     #[test]
     fn the_socket_is_taken_out_of_sight_and_the_place_is_dead() {
         let run = tempfile::tempdir().unwrap();
-        let place = MeetingPlace::make(run.path(), b"plan").unwrap();
+        let place = MeetingPlace::make(run.path()).unwrap();
+        place.lay_out(b"plan").unwrap();
         let inside = place.inside();
         // What the container holds on to, by its mount.
         let mounted = fs::File::open(&inside).unwrap();
@@ -237,7 +238,7 @@ mod tests {
     #[test]
     fn a_socket_that_comes_later_is_seen() {
         let run = tempfile::tempdir().unwrap();
-        let place = MeetingPlace::make(run.path(), b"").unwrap();
+        let place = MeetingPlace::make(run.path()).unwrap();
         let watch = place.watch().unwrap();
         let path = place.inside().join(SOCKET);
         let mut listener = None;
@@ -251,7 +252,7 @@ mod tests {
     #[test]
     fn nobody_is_waited_for_in_vain() {
         let run = tempfile::tempdir().unwrap();
-        let place = MeetingPlace::make(run.path(), b"").unwrap();
+        let place = MeetingPlace::make(run.path()).unwrap();
         let watch = place.watch().unwrap();
         let met = place.meet(&watch, Duration::from_secs(5), || Ok(Life::Ended)).unwrap();
         assert!(matches!(met, Met::Ended), "{met:?}");

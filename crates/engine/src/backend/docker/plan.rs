@@ -32,6 +32,7 @@ const ALWAYS_OPEN: &[(&str, LandlockAccess)] = &[
 pub(super) fn bytes(
     spec: &ContainerSpec,
     image: &ImageInspect,
+    (uid, gid): (u32, u32),
     lifetime: Lifetime,
 ) -> Result<Vec<u8>, DockerFailure> {
     let env = request::environment(spec, image)
@@ -41,7 +42,7 @@ pub(super) fn bytes(
         make: None,
         serve: ServePlan {
             lifetime,
-            user: credentials(&request::user(spec, image)),
+            user: Credentials { uid, gid, groups: Vec::new() },
             workdir: PathBuf::from(spec.workdir()),
             env: env.collect(),
             // The engine has set them on the first process; every command inherits them.
@@ -54,17 +55,6 @@ pub(super) fn bytes(
         },
     };
     plan.to_bytes().map_err(DockerFailure::Plan)
-}
-
-/// `uid[:gid]` as far as it is written in numbers. A name is the engine's to look up in the image.
-fn credentials(user: &str) -> Credentials {
-    let (name, group) = user.split_once(':').unwrap_or((user, ""));
-    let uid = if name.is_empty() { Ok(0) } else { name.parse() };
-    Credentials {
-        uid: uid.unwrap_or(u32::MAX),
-        gid: group.parse().unwrap_or(u32::MAX),
-        groups: Vec::new(),
-    }
 }
 
 /// The same places as the mounts, so that a mount that came out wider opens nothing.

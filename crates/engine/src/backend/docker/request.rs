@@ -24,6 +24,8 @@ pub(super) const OUR_PLACE: &str = "/.clawpen";
 pub(super) const SUPERVISOR: &str = "/.clawpen/supervisor";
 /// The directory that it shares with the host until the host has reached it.
 pub(super) const MEETING_PLACE: &str = "/.clawpen/run";
+/// What it is to do, until it has read it.
+const PLAN: &str = "/.clawpen/run/plan";
 /// What a command finds programs by if the image does not say.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -36,7 +38,7 @@ pub(super) struct OurMounts<'a> {
 
 /// Whether the container goes when its first process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stay {
+pub(super) enum Stay {
     Removed,
     Kept,
 }
@@ -79,7 +81,7 @@ pub(super) fn build(
         user: Some(user(spec, image)),
         env: Some(env.map(|(name, value)| format!("{name}={value}")).collect()),
         working_dir: Some(spec.workdir().to_owned()),
-        entrypoint: Some([SUPERVISOR, "serve", MEETING_PLACE].map(str::to_owned).into()),
+        entrypoint: Some([SUPERVISOR, "serve", PLAN, MEETING_PLACE].map(str::to_owned).into()),
         labels: Some(labels),
         // An image's health check would be a command outside our confinement.
         healthcheck: Some(HealthConfig {
