@@ -115,7 +115,7 @@ impl DockerBackend {
         Ok((container, stream))
     }
 
-    /// An engine without AppArmor takes a profile's name and does nothing with it.
+    /// An engine without `AppArmor` takes a profile's name and does nothing with it.
     fn check_abilities(&self, spec: &ContainerSpec) -> Result<(), DockerFailure> {
         if spec.apparmor().is_none() {
             return Ok(());
@@ -133,7 +133,9 @@ impl DockerBackend {
     fn supervisor_file(&self) -> Result<PathBuf, DockerFailure> {
         let directory = self.home.join("supervisor");
         let hash = Sha256::digest(self.supervisor);
-        let name: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        // Half of the hash is enough for a name; the contents are compared below.
+        let half = hash.iter().take(16).fold(0_u128, |sum, byte| (sum << 8) | u128::from(*byte));
+        let name = format!("{half:032x}");
         let path = directory.join(name);
         let fail = |cause: io::Error| DockerFailure::Local {
             what: "write the supervisor to",

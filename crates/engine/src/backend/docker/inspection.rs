@@ -236,3 +236,6 @@ fn note(
         observed: show(&observed),
     });
 }
+
+#[cfg(test)]
+mod tests;

@@ -223,7 +223,7 @@ fn mount(source: &str, target: &str, access: Access) -> Mount {
     }
 }
 
-/// The SELinux label that a bind asks for.
+/// The `SELinux` label that a bind asks for.
 fn label(bind: &CheckedBind) -> Option<&str> {
     let (_, options) = bind.text().rsplit_once(':')?;
     options.split(',').find(|option| matches!(*option, "z" | "Z"))
