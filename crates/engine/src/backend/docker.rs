@@ -55,7 +55,7 @@ pub struct DockerBackend {
     supervisor: &'static [u8],
 }
 
-/// A running container. Removed with the value, unless [`Container::keep`] is called.
+/// A running container. One that was just made is removed with the value, unless it is kept.
 #[derive(Debug)]
 pub struct Container<'a> {
     engine: &'a Engine,
@@ -63,7 +63,14 @@ pub struct Container<'a> {
     place: MeetingPlace,
     first_process: u32,
     inspection: ContainerInspectResponse,
-    removed: bool,
+    at_the_end: AtTheEnd,
+}
+
+/// What becomes of a container when its value goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AtTheEnd {
+    Remove,
+    Leave,
 }
 
 impl DockerBackend {
@@ -106,13 +113,36 @@ impl DockerBackend {
             place,
             first_process: 0,
             inspection: ContainerInspectResponse::default(),
-            removed: false,
+            at_the_end: AtTheEnd::Remove,
         };
         let user = container.user(spec, &image)?;
         container.place.lay_out(&plan::bytes(spec, &image, user, lifetime)?)?;
         container.start(&asked, image.id.as_deref().unwrap_or_default())?;
         let stream = container.meet(&watch)?;
         Ok((container, stream))
+    }
+
+    /// Finds a running container that was kept; `None` if there is none of that name, or it is not
+    /// ours, or has ended. Its value leaves it running.
+    pub fn open(&self, name: &str) -> Result<Option<Container<'_>>, DockerFailure> {
+        let inspection = match self.engine.inspect(name) {
+            Err(DockerFailure::Refused { status: 404, .. }) => return Ok(None),
+            inspection => inspection?,
+        };
+        let labels = inspection.config.as_ref().and_then(|config| config.labels.as_ref());
+        let run = labels.and_then(|labels| labels.get(RUN_LABEL));
+        let place = run.and_then(|run| MeetingPlace::open(&self.home.join("run"), run));
+        let (Some(place), Some(first_process)) = (place, first_process(&inspection)) else {
+            return Ok(None);
+        };
+        Ok(Some(Container {
+            engine: &self.engine,
+            id: inspection.id.clone().unwrap_or_else(|| name.to_owned()),
+            place,
+            first_process,
+            inspection,
+            at_the_end: AtTheEnd::Leave,
+        }))
     }
 
     /// An engine without `AppArmor` takes a profile's name and does nothing with it.
@@ -185,13 +215,15 @@ impl Container<'_> {
     /// Leaves the container running.
     pub fn keep(mut self) {
         self.place.keep();
-        self.removed = true;
+        self.at_the_end = AtTheEnd::Leave;
     }
 
     /// Kills and removes the container.
     pub fn remove(mut self) -> Result<(), DockerFailure> {
-        self.removed = true;
-        self.engine.remove(&self.id)
+        self.engine.remove(&self.id)?;
+        self.at_the_end = AtTheEnd::Leave;
+        self.place.forget();
+        Ok(())
     }
 
     /// Who its processes will be, in numbers.
@@ -222,14 +254,12 @@ impl Container<'_> {
         if !differences.is_empty() {
             return Err(DockerFailure::Differs(differences));
         }
-        let state = self.inspection.state.as_ref();
-        let pid = state.and_then(|state| state.pid).unwrap_or_default();
-        match u32::try_from(pid) {
-            Ok(pid) if pid > 0 => {
+        match first_process(&self.inspection) {
+            Some(pid) => {
                 self.first_process = pid;
                 Ok(())
             }
-            Ok(_) | Err(_) => Err(self.ended(&self.inspection)),
+            None => Err(self.ended(&self.inspection)),
         }
     }
 
@@ -256,12 +286,18 @@ impl Container<'_> {
 
 impl Drop for Container<'_> {
     fn drop(&mut self) {
-        if !self.removed {
+        if self.at_the_end == AtTheEnd::Remove {
             // The failure that led here is the one to report; a container that stays is listed
             // under its label.
             let _unremoved = self.engine.remove(&self.id);
         }
     }
+}
+
+/// The first process of a container, as this machine numbers it; `None` if it has ended.
+fn first_process(inspection: &ContainerInspectResponse) -> Option<u32> {
+    let pid = inspection.state.as_ref()?.pid?;
+    u32::try_from(pid).ok().filter(|pid| *pid > 0)
 }
 
 /// The supervisor is a program of this machine's kind.

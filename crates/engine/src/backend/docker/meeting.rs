@@ -83,6 +83,13 @@ impl MeetingPlace {
         Ok(place)
     }
 
+    /// Finds the one of a container that was kept. The name comes from a label, so from anyone.
+    pub(super) fn open(run: &Path, id: &str) -> Option<Self> {
+        let is_name = id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let directory = is_name.then(|| run.join(id)).filter(|path| path.is_dir())?;
+        Some(Self { id: id.to_owned(), directory, kept: true })
+    }
+
     /// The name that leads back here.
     pub(super) fn id(&self) -> &str {
         &self.id
@@ -126,40 +133,43 @@ impl MeetingPlace {
         mut look: impl FnMut() -> Result<Life, DockerFailure>,
     ) -> Result<Met, DockerFailure> {
         let deadline = Instant::now() + within;
-        let theirs = self.inside().join(SOCKET);
-        let ours = self.directory.join(SOCKET);
-        while let Err(cause) = fs::rename(&theirs, &ours) {
-            if cause.kind() != io::ErrorKind::NotFound {
-                return Err(local("move", &theirs, cause));
-            }
+        let inside = self.inside();
+        let mut looked = Instant::now();
+        loop {
+            let wait = match connect_in(&inside) {
+                Ok(stream) => {
+                    self.hide_socket()?;
+                    return Ok(Met::Stream(stream));
+                }
+                Err(cause) => match cause.kind() {
+                    io::ErrorKind::NotFound => Wait::ForSocket,
+                    // Bound, and not listening yet: two system calls apart.
+                    io::ErrorKind::ConnectionRefused => Wait::ForListener,
+                    _ => return Err(local("connect to a socket in", &inside, cause)),
+                },
+            };
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(Met::TooLate);
             }
-            watch.wait(left.min(LOOK_EVERY)).map_err(|cause| local("watch", &theirs, cause))?;
-            if !theirs.exists() && look()? == Life::Ended {
-                return Ok(Met::Ended);
+            match wait {
+                Wait::ForSocket => watch
+                    .wait(left.min(LOOK_EVERY))
+                    .map_err(|cause| local("watch", &inside, cause))?,
+                Wait::ForListener => std::thread::sleep(NOT_YET),
             }
-        }
-        self.clear_inside()?;
-        loop {
-            match self.connect() {
-                Ok(stream) => return Ok(Met::Stream(stream)),
-                Err(cause) if cause.kind() != io::ErrorKind::ConnectionRefused => {
-                    return Err(local("connect to", &ours, cause));
+            if looked.elapsed() >= LOOK_EVERY {
+                looked = Instant::now();
+                if look()? == Life::Ended {
+                    return Ok(Met::Ended);
                 }
-                Err(_) if Instant::now() > deadline => return Ok(Met::TooLate),
-                Err(_) => std::thread::sleep(NOT_YET),
             }
         }
     }
 
     /// Connects once more.
     pub(super) fn connect(&self) -> io::Result<UnixStream> {
-        // By way of an open directory: the path itself may be longer than a socket's may be.
-        let directory = fs::File::open(&self.directory)?;
-        let path = format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd());
-        UnixStream::connect(path)
+        connect_in(&self.directory)
     }
 
     /// Leaves the socket for later.
@@ -167,12 +177,32 @@ impl MeetingPlace {
         self.kept = true;
     }
 
-    /// Removes everything in the shared directory, and it. No command has run yet; what is there
+    /// Lets it go with the value after all.
+    pub(super) fn forget(&mut self) {
+        self.kept = false;
+    }
+
+    /// Moves the socket out of the container's sight, then removes everything else in the shared
+    /// directory, and it. No command has run yet; what is there
     /// besides the plan came from the image, so it may be anything but is never followed.
-    fn clear_inside(&self) -> Result<(), DockerFailure> {
+    fn hide_socket(&self) -> Result<(), DockerFailure> {
         let inside = self.inside();
+        fs::rename(inside.join(SOCKET), self.directory.join(SOCKET))
+            .map_err(|cause| local("move the socket out of", &inside, cause))?;
         fs::remove_dir_all(&inside).map_err(|cause| local("remove", &inside, cause))
     }
+}
+
+/// Why there is no stream yet.
+enum Wait {
+    ForSocket,
+    ForListener,
+}
+
+/// Connects by way of an open directory: the path itself may be longer than a socket's may be.
+fn connect_in(directory: &Path) -> io::Result<UnixStream> {
+    let directory = fs::File::open(directory)?;
+    UnixStream::connect(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd()))
 }
 
 impl Drop for MeetingPlace {
