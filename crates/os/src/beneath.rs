@@ -38,31 +38,16 @@ pub enum Open {
 /// Opens `path` beneath `root`: `..`, links and absolute links that would leave it fail with `EXDEV`, magic links with `ELOOP`.
 ///
 /// An empty path or `.` is the root itself; a leading `/` means the root too.
-pub fn open(root: BorrowedFd<'_>, path: &Path, how: Open) -> io::Result<OwnedFd> {
-    todo!()
-}
+pub fn open(root: BorrowedFd<'_>, path: &Path, how: Open) -> io::Result<OwnedFd> { todo!() }
 /// Opens the directory that `path` lies in and gives the last name. `InvalidInput` if the last component is `.`, `..` or missing.
-pub fn open_parent(root: BorrowedFd<'_>, path: &Path) -> io::Result<(OwnedFd, OsString)> {
-    todo!()
-}
+pub fn open_parent(root: BorrowedFd<'_>, path: &Path) -> io::Result<(OwnedFd, OsString)> { todo!() }
 /// Opens any directory of the host by path, as a root to work beneath.
-pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
-    todo!()
-}
+pub fn open_root(path: &Path) -> io::Result<OwnedFd> { todo!() }
 
 /// What kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
-pub enum Kind {
-    File,
-    Directory,
-    Symlink,
-    Fifo,
-    Socket,
-    CharacterDevice,
-    BlockDevice,
-    Unknown,
-}
+pub enum Kind { File, Directory, Symlink, Fifo, Socket, CharacterDevice, BlockDevice, Unknown }
 
 /// What is known about a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,13 +74,9 @@ pub struct Stat {
     pub mount: Option<u64>,
 }
 /// Of an open file.
-pub fn stat(file: BorrowedFd<'_>) -> io::Result<Stat> {
-    todo!()
-}
+pub fn stat(file: BorrowedFd<'_>) -> io::Result<Stat> { todo!() }
 /// Of a name; a link itself.
-pub fn stat_name(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Stat> {
-    todo!()
-}
+pub fn stat_name(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Stat> { todo!() }
 
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,33 +87,18 @@ pub struct Entry {
     pub kind: Kind,
 }
 /// Calls `each` for every entry but `.` and `..`, until it says stop. Holds one small buffer, however big the directory.
-pub fn list(
-    directory: BorrowedFd<'_>,
-    each: &mut dyn FnMut(Entry) -> std::ops::ControlFlow<()>,
-) -> io::Result<()> {
-    todo!()
-}
+pub fn list(directory: BorrowedFd<'_>, each: &mut dyn FnMut(Entry) -> std::ops::ControlFlow<()>) -> io::Result<()> { todo!() }
 
 /// Makes a directory.
-pub fn make_directory(directory: BorrowedFd<'_>, name: &OsStr, mode: u32) -> io::Result<()> {
-    todo!()
-}
+pub fn make_directory(directory: BorrowedFd<'_>, name: &OsStr, mode: u32) -> io::Result<()> { todo!() }
 /// Makes every missing directory of `path` and opens the last.
-pub fn make_directories(root: BorrowedFd<'_>, path: &Path, mode: u32) -> io::Result<OwnedFd> {
-    todo!()
-}
+pub fn make_directories(root: BorrowedFd<'_>, path: &Path, mode: u32) -> io::Result<OwnedFd> { todo!() }
 /// Removes anything but a directory.
-pub fn remove_file(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
-    todo!()
-}
+pub fn remove_file(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> { todo!() }
 /// Removes an empty directory.
-pub fn remove_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
-    todo!()
-}
+pub fn remove_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> { todo!() }
 /// Removes a file or a whole tree; follows no link, crosses no mount, needs no recursion.
-pub fn remove_tree(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
-    todo!()
-}
+pub fn remove_tree(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> { todo!() }
 
 /// What a rename does when the target exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,30 +119,16 @@ pub struct Place<'a> {
     pub name: &'a OsStr,
 }
 /// Renames.
-pub fn rename(from: Place<'_>, to: Place<'_>, existing: Existing) -> io::Result<()> {
-    todo!()
-}
+pub fn rename(from: Place<'_>, to: Place<'_>, existing: Existing) -> io::Result<()> { todo!() }
 /// Makes a second name for a file; a link itself is not followed.
-pub fn hard_link(from: Place<'_>, to: Place<'_>) -> io::Result<()> {
-    todo!()
-}
+pub fn hard_link(from: Place<'_>, to: Place<'_>) -> io::Result<()> { todo!() }
 /// Makes a symbolic link with this text.
-pub fn symlink(target: &OsStr, link: Place<'_>) -> io::Result<()> {
-    todo!()
-}
+pub fn symlink(target: &OsStr, link: Place<'_>) -> io::Result<()> { todo!() }
 /// Reads a symbolic link.
-pub fn read_link(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OsString> {
-    todo!()
-}
+pub fn read_link(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OsString> { todo!() }
 /// Sets permission bits of an open file (not of a [`Open::Handle`]).
-pub fn set_mode(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
-    todo!()
-}
+pub fn set_mode(file: BorrowedFd<'_>, mode: u32) -> io::Result<()> { todo!() }
 /// Sets owner and group of an open file.
-pub fn set_owner(file: BorrowedFd<'_>, uid: u32, gid: u32) -> io::Result<()> {
-    todo!()
-}
+pub fn set_owner(file: BorrowedFd<'_>, uid: u32, gid: u32) -> io::Result<()> { todo!() }
 /// Sets the time of last change of an open file.
-pub fn set_modified(file: BorrowedFd<'_>, time: SystemTime) -> io::Result<()> {
-    todo!()
-}
+pub fn set_modified(file: BorrowedFd<'_>, time: SystemTime) -> io::Result<()> { todo!() }

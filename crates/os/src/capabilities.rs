@@ -24,18 +24,10 @@ impl CapabilitySets {
 }
 
 /// Reads the sets of the calling thread.
-pub fn read() -> io::Result<CapabilitySets> {
-    todo!()
-}
+pub fn read() -> io::Result<CapabilitySets> { todo!() }
 /// Empties all five sets. Fails, and may leave some empty, if the bounding set is not empty and `CAP_SETPCAP` is missing.
-pub fn drop_all() -> io::Result<()> {
-    todo!()
-}
+pub fn drop_all() -> io::Result<()> { todo!() }
 /// Empties all but keeps `kept` (bits) permitted and effective.
-pub fn drop_all_but(kept: u64) -> io::Result<()> {
-    todo!()
-}
+pub fn drop_all_but(kept: u64) -> io::Result<()> { todo!() }
 /// uid 0 is nobody special from here on, for good. Needs `CAP_SETPCAP`.
-pub fn lock_securebits() -> io::Result<()> {
-    todo!()
-}
+pub fn lock_securebits() -> io::Result<()> { todo!() }

@@ -1,8 +1,8 @@
 //! Landlock: builds a rule set at the best ABI the kernel has, says what it covers, and applies it.
 
 use std::io;
-use std::ops::BitOr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ops::BitOr;
 
 /// Rights on files, as the kernel's bits (`LANDLOCK_ACCESS_FS_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,16 +19,9 @@ impl Access {
     /// Commands to devices (ABI 5).
     pub const IOCTL_DEVICE: Self = Self(1 << 15);
     /// The kernel's bits.
-    pub const fn bits(self) -> u64 {
-        self.0
-    }
+    pub const fn bits(self) -> u64 { self.0 }
 }
-impl BitOr for Access {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
+impl BitOr for Access { type Output = Self; fn bitor(self, other: Self) -> Self { Self(self.0 | other.0) } }
 
 /// What should be confined.
 #[derive(Debug, Default)]
@@ -75,32 +68,17 @@ pub struct Coverage {
 
 /// A rule set ready to be applied, any number of times.
 #[derive(Debug)]
-pub struct Ruleset {
-    _fd: OwnedFd,
-    coverage: Coverage,
-}
+pub struct Ruleset { _fd: OwnedFd, coverage: Coverage }
 
 impl Ruleset {
     /// Builds it; `None` if the kernel has no Landlock.
-    pub fn build(request: &Request<'_>) -> io::Result<Option<Self>> {
-        todo!()
-    }
+    pub fn build(request: &Request<'_>) -> io::Result<Option<Self>> { todo!() }
     /// What it covers.
-    pub fn coverage(&self) -> Coverage {
-        self.coverage
-    }
+    pub fn coverage(&self) -> Coverage { self.coverage }
     /// Confines the calling thread for good; needs no-new-privs.
-    pub fn restrict_self(&self) -> io::Result<()> {
-        todo!()
-    }
+    pub fn restrict_self(&self) -> io::Result<()> { todo!() }
 }
-impl AsFd for Ruleset {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        todo!()
-    }
-}
+impl AsFd for Ruleset { fn as_fd(&self) -> BorrowedFd<'_> { todo!() } }
 
 /// The kernel's ABI; `None` if Landlock is not built in or switched off.
-pub fn abi() -> io::Result<Option<u32>> {
-    todo!()
-}
+pub fn abi() -> io::Result<Option<u32>> { todo!() }

@@ -13,6 +13,4 @@ pub enum Use {
 }
 
 /// Makes a file with `content`, sealed against writing, growing, shrinking and unsealing; positioned at its start.
-pub fn sealed(name: &str, content: &[u8], purpose: Use) -> io::Result<OwnedFd> {
-    todo!()
-}
+pub fn sealed(name: &str, content: &[u8], purpose: Use) -> io::Result<OwnedFd> { todo!() }

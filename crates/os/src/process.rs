@@ -16,27 +16,15 @@ pub struct Pid(std::num::NonZeroI32);
 
 impl Pid {
     /// `None` for zero and negative numbers, which `kill` and friends read as "a group" or "all".
-    pub fn new(number: i32) -> Option<Self> {
-        todo!()
-    }
+    pub fn new(number: i32) -> Option<Self> { todo!() }
     /// This process.
-    pub fn this() -> Self {
-        todo!()
-    }
+    pub fn this() -> Self { todo!() }
     /// The parent, or `None` if it lies outside this pid namespace.
-    pub fn parent() -> Option<Self> {
-        todo!()
-    }
+    pub fn parent() -> Option<Self> { todo!() }
     /// The number.
-    pub fn get(self) -> i32 {
-        todo!()
-    }
+    pub fn get(self) -> i32 { todo!() }
 }
-impl fmt::Display for Pid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        todo!()
-    }
-}
+impl fmt::Display for Pid { fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { todo!() } }
 
 /// A signal that can be sent. Made from a number that the kernel knows (1 to 64).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -60,43 +48,26 @@ impl Signal {
     /// Wrote where nobody reads.
     pub const PIPE: Self = Self(libc::SIGPIPE);
     /// `None` outside 1..=64.
-    pub fn new(number: i32) -> Option<Self> {
-        todo!()
-    }
+    pub fn new(number: i32) -> Option<Self> { todo!() }
     /// The number.
-    pub fn get(self) -> i32 {
-        todo!()
-    }
+    pub fn get(self) -> i32 { todo!() }
 }
 
 /// A child made by [`clone3`] or [`crate::spawn`]; the descriptor stays valid if the number is reused.
 #[derive(Debug)]
-pub struct Child {
-    pid: Pid,
-    pidfd: OwnedFd,
-}
+pub struct Child { pid: Pid, pidfd: OwnedFd }
 
 impl Child {
     /// Its number in our pid namespace.
-    pub fn pid(&self) -> Pid {
-        todo!()
-    }
+    pub fn pid(&self) -> Pid { todo!() }
     /// Becomes readable when the process has ended.
-    pub fn pidfd(&self) -> BorrowedFd<'_> {
-        todo!()
-    }
+    pub fn pidfd(&self) -> BorrowedFd<'_> { todo!() }
     /// Sends a signal; `Ok` also if it has ended but is not reaped.
-    pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        todo!()
-    }
+    pub fn signal(&self, signal: Signal) -> io::Result<()> { todo!() }
     /// Waits until it ends, reaps it and says how it ended and what it used.
-    pub fn wait(&self) -> io::Result<Ended> {
-        todo!()
-    }
+    pub fn wait(&self) -> io::Result<Ended> { todo!() }
     /// Reaps it if it has ended.
-    pub fn try_wait(&self) -> io::Result<Option<Ended>> {
-        todo!()
-    }
+    pub fn try_wait(&self) -> io::Result<Option<Ended>> { todo!() }
 }
 
 /// Which side of [`clone3`] this is.
@@ -113,9 +84,7 @@ pub enum Forked {
 /// The child is a copy of the caller and may do all that a program may do, because the caller is checked
 /// to have one thread only: an error is returned if it has more. Falls back to `clone` where `clone3` is
 /// filtered (Docker's default profile) and no cgroup was asked for.
-pub fn clone3(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Forked> {
-    todo!()
-}
+pub fn clone3(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Forked> { todo!() }
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,39 +129,23 @@ pub enum Reaped {
 }
 
 /// Reaps one ended child, whichever it is, without waiting.
-pub fn reap_any() -> io::Result<Reaped> {
-    todo!()
-}
+pub fn reap_any() -> io::Result<Reaped> { todo!() }
 /// Waits for any child to end and reaps it; `None` if there are no children.
-pub fn wait_any() -> io::Result<Option<Ended>> {
-    todo!()
-}
+pub fn wait_any() -> io::Result<Option<Ended>> { todo!() }
 
 /// Opens a handle to a process by number.
-pub fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
-    todo!()
-}
+pub fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> { todo!() }
 /// Sends a signal through a handle.
-pub fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
-    todo!()
-}
+pub fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: Signal) -> io::Result<()> { todo!() }
 /// Sends a signal by number: only for processes we have not reaped yet.
-pub fn kill(pid: Pid, signal: Signal) -> io::Result<()> {
-    todo!()
-}
+pub fn kill(pid: Pid, signal: Signal) -> io::Result<()> { todo!() }
 /// Sends a signal to a process group.
-pub fn kill_group(leader: Pid, signal: Signal) -> io::Result<()> {
-    todo!()
-}
+pub fn kill_group(leader: Pid, signal: Signal) -> io::Result<()> { todo!() }
 
 /// No program started from here on gains privileges by being started. Cannot be undone.
-pub fn set_no_new_privs() -> io::Result<()> {
-    todo!()
-}
+pub fn set_no_new_privs() -> io::Result<()> { todo!() }
 /// Whether [`set_no_new_privs`] is in force.
-pub fn no_new_privs() -> io::Result<bool> {
-    todo!()
-}
+pub fn no_new_privs() -> io::Result<bool> { todo!() }
 
 /// Whether others of the same user may look into this process (`/proc/<pid>/mem`, ptrace, core).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,31 +156,19 @@ pub enum Dumpable {
     No,
 }
 /// Sets it for this process; an exec resets it to `Yes`.
-pub fn set_dumpable(dumpable: Dumpable) -> io::Result<()> {
-    todo!()
-}
+pub fn set_dumpable(dumpable: Dumpable) -> io::Result<()> { todo!() }
 /// Reads it.
-pub fn dumpable() -> io::Result<Dumpable> {
-    todo!()
-}
+pub fn dumpable() -> io::Result<Dumpable> { todo!() }
 
 /// Orphaned descendants become our children instead of process 1's.
-pub fn set_child_subreaper() -> io::Result<()> {
-    todo!()
-}
+pub fn set_child_subreaper() -> io::Result<()> { todo!() }
 /// The signal this process gets when the *thread* that made it ends.
-pub fn set_parent_death_signal(signal: Signal) -> io::Result<()> {
-    todo!()
-}
+pub fn set_parent_death_signal(signal: Signal) -> io::Result<()> { todo!() }
 /// The name shown in `/proc/self/comm`.
-pub fn set_name(name: &std::ffi::CStr) -> io::Result<()> {
-    todo!()
-}
+pub fn set_name(name: &std::ffi::CStr) -> io::Result<()> { todo!() }
 
 /// Starts a new session; the caller must not be a group leader.
-pub fn new_session() -> io::Result<()> {
-    todo!()
-}
+pub fn new_session() -> io::Result<()> { todo!() }
 
 /// User and group of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -240,60 +181,34 @@ pub struct Identity {
     pub groups: Vec<u32>,
 }
 /// Groups of the calling thread; fails where the user namespace denies `setgroups`.
-pub fn set_groups(groups: &[u32]) -> io::Result<()> {
-    todo!()
-}
+pub fn set_groups(groups: &[u32]) -> io::Result<()> { todo!() }
 /// Group (real, effective, saved) of the calling thread. Before [`set_uid`].
-pub fn set_gid(gid: u32) -> io::Result<()> {
-    todo!()
-}
+pub fn set_gid(gid: u32) -> io::Result<()> { todo!() }
 /// User (real, effective, saved) of the calling thread.
-pub fn set_uid(uid: u32) -> io::Result<()> {
-    todo!()
-}
+pub fn set_uid(uid: u32) -> io::Result<()> { todo!() }
 /// Who we are now (effective ids).
-pub fn identity() -> io::Result<Identity> {
-    todo!()
-}
+pub fn identity() -> io::Result<Identity> { todo!() }
 /// Keeps permitted capabilities over [`set_uid`] away from 0, until they are dropped for good.
-pub fn set_keep_capabilities() -> io::Result<()> {
-    todo!()
-}
+pub fn set_keep_capabilities() -> io::Result<()> { todo!() }
 
 /// Sets the mask for new files' modes and gives the one before.
-pub fn set_umask(mask: u32) -> u32 {
-    todo!()
-}
+pub fn set_umask(mask: u32) -> u32 { todo!() }
 /// Changes to an open directory.
-pub fn change_directory(directory: BorrowedFd<'_>) -> io::Result<()> {
-    todo!()
-}
+pub fn change_directory(directory: BorrowedFd<'_>) -> io::Result<()> { todo!() }
 
 /// Replaces this program by the file behind `program` (a memfd too). Returns only on failure.
-pub fn exec(
-    program: BorrowedFd<'_>,
-    argv: &[std::ffi::CString],
-    envp: &[std::ffi::CString],
-) -> io::Error {
-    todo!()
-}
+pub fn exec(program: BorrowedFd<'_>, argv: &[std::ffi::CString], envp: &[std::ffi::CString]) -> io::Error { todo!() }
 
 /// Closes every descriptor numbered `first` and above.
 ///
 /// # Safety
 /// No value that owns such a descriptor may be used or dropped afterwards.
-pub unsafe fn close_from(first: i32) -> io::Result<()> {
-    todo!()
-}
+pub unsafe fn close_from(first: i32) -> io::Result<()> { todo!() }
 
 /// Takes over a descriptor that the parent passed by number (3, 4, …), set close-on-exec.
 ///
 /// Fails with `EBADF` if it is not open. Each number may be taken once per process.
-pub fn inherited(number: i32) -> io::Result<OwnedFd> {
-    todo!()
-}
+pub fn inherited(number: i32) -> io::Result<OwnedFd> { todo!() }
 
 /// Ends this process at once: no destructors, no flushing. For children of [`clone3`].
-pub fn exit_now(code: u8) -> ! {
-    todo!()
-}
+pub fn exit_now(code: u8) -> ! { todo!() }

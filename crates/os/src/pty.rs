@@ -22,34 +22,20 @@ pub struct Size {
 }
 
 /// Opens a pair through `/dev/ptmx`. The secondary end is opened by the kernel, not by a path.
-pub fn open(size: Size) -> io::Result<Pty> {
-    todo!()
-}
+pub fn open(size: Size) -> io::Result<Pty> { todo!() }
 /// Changes the size; the foreground group gets SIGWINCH.
-pub fn resize(terminal: BorrowedFd<'_>, size: Size) -> io::Result<()> {
-    todo!()
-}
+pub fn resize(terminal: BorrowedFd<'_>, size: Size) -> io::Result<()> { todo!() }
 /// Reads the size.
-pub fn size(terminal: BorrowedFd<'_>) -> io::Result<Size> {
-    todo!()
-}
+pub fn size(terminal: BorrowedFd<'_>) -> io::Result<Size> { todo!() }
 /// Whether this is a terminal.
-pub fn is_terminal(fd: BorrowedFd<'_>) -> bool {
-    todo!()
-}
+pub fn is_terminal(fd: BorrowedFd<'_>) -> bool { todo!() }
 /// Makes it the controlling terminal of this session leader.
-pub fn make_controlling(terminal: BorrowedFd<'_>) -> io::Result<()> {
-    todo!()
-}
+pub fn make_controlling(terminal: BorrowedFd<'_>) -> io::Result<()> { todo!() }
 
 /// A terminal in raw mode; put back when dropped.
 #[derive(Debug)]
-pub struct RawMode<'a> {
-    _terminal: BorrowedFd<'a>,
-}
+pub struct RawMode<'a> { _terminal: BorrowedFd<'a> }
 impl<'a> RawMode<'a> {
     /// Switches the user's terminal to raw mode (for `exec -t`).
-    pub fn enter(terminal: BorrowedFd<'a>) -> io::Result<Self> {
-        todo!()
-    }
+    pub fn enter(terminal: BorrowedFd<'a>) -> io::Result<Self> { todo!() }
 }

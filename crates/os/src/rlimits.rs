@@ -43,32 +43,13 @@ pub enum Resource {
 
 impl Resource {
     /// All of them.
-    pub const ALL: [Self; 16] = [
-        Self::AddressSpace,
-        Self::Core,
-        Self::Cpu,
-        Self::Data,
-        Self::FileSize,
-        Self::Locks,
-        Self::LockedMemory,
-        Self::MessageQueue,
-        Self::Nice,
-        Self::OpenFiles,
-        Self::Processes,
-        Self::ResidentSet,
-        Self::RealTimePriority,
-        Self::RealTimeTime,
-        Self::PendingSignals,
-        Self::Stack,
-    ];
+    pub const ALL: [Self; 16] = [Self::AddressSpace, Self::Core, Self::Cpu, Self::Data, Self::FileSize, Self::Locks, Self::LockedMemory,
+        Self::MessageQueue, Self::Nice, Self::OpenFiles, Self::Processes, Self::ResidentSet, Self::RealTimePriority, Self::RealTimeTime,
+        Self::PendingSignals, Self::Stack];
     /// The name that Docker's `--ulimit` uses (`nofile`, `nproc`, …).
-    pub fn name(self) -> &'static str {
-        todo!()
-    }
+    pub fn name(self) -> &'static str { todo!() }
     /// The resource of that name.
-    pub fn parse(name: &str) -> Option<Self> {
-        todo!()
-    }
+    pub fn parse(name: &str) -> Option<Self> { todo!() }
 }
 
 /// Soft and hard limit; `None` is unlimited.
@@ -81,14 +62,8 @@ pub struct Limit {
 }
 
 /// Reads a limit of this process.
-pub fn get(resource: Resource) -> Limit {
-    todo!()
-}
+pub fn get(resource: Resource) -> Limit { todo!() }
 /// Reads a limit of another process.
-pub fn get_of(pid: Pid, resource: Resource) -> io::Result<Limit> {
-    todo!()
-}
+pub fn get_of(pid: Pid, resource: Resource) -> io::Result<Limit> { todo!() }
 /// Sets a limit of this process. Raising `hard` needs `CAP_SYS_RESOURCE`.
-pub fn set(resource: Resource, limit: Limit) -> io::Result<()> {
-    todo!()
-}
+pub fn set(resource: Resource, limit: Limit) -> io::Result<()> { todo!() }

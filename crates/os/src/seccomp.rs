@@ -22,24 +22,14 @@ pub struct Program(Vec<SockFilter>);
 
 impl Program {
     /// Refuses an empty or too long program.
-    pub fn new(instructions: Vec<SockFilter>) -> io::Result<Self> {
-        todo!()
-    }
+    pub fn new(instructions: Vec<SockFilter>) -> io::Result<Self> { todo!() }
     /// From 8 bytes per instruction in the machine's byte order, as `PenSpec` carries it.
-    pub fn from_bytes(bytes: &[u8]) -> io::Result<Self> {
-        todo!()
-    }
+    pub fn from_bytes(bytes: &[u8]) -> io::Result<Self> { todo!() }
     /// The instructions.
-    pub fn instructions(&self) -> &[SockFilter] {
-        &self.0
-    }
+    pub fn instructions(&self) -> &[SockFilter] { &self.0 }
 }
 
 /// Filters the calling thread and its descendants for good; needs no-new-privs. Filters stack.
-pub fn install(program: &Program) -> io::Result<()> {
-    todo!()
-}
+pub fn install(program: &Program) -> io::Result<()> { todo!() }
 /// Whether this kernel has filters.
-pub fn is_available() -> bool {
-    todo!()
-}
+pub fn is_available() -> bool { todo!() }

@@ -17,21 +17,13 @@ pub enum Kind {
 }
 
 /// A connected pair.
-pub fn pair(kind: Kind) -> io::Result<(OwnedFd, OwnedFd)> {
-    todo!()
-}
+pub fn pair(kind: Kind) -> io::Result<(OwnedFd, OwnedFd)> { todo!() }
 /// Binds and listens at `name` in an open directory: no limit of 108 bytes on its path. Mode 0600.
-pub fn listen(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
-    todo!()
-}
+pub fn listen(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> { todo!() }
 /// Connects to `name` in an open directory.
-pub fn connect(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
-    todo!()
-}
+pub fn connect(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> { todo!() }
 /// Accepts a connection; `None` if none waits (on a non-blocking listener) or it was gone again.
-pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
-    todo!()
-}
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> { todo!() }
 
 /// Who is at the other end: who connected, or who called listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,18 +36,10 @@ pub struct Peer {
     pub gid: u32,
 }
 /// Asks the kernel (`SO_PEERCRED`).
-pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
-    todo!()
-}
+pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> { todo!() }
 
 /// Sends bytes with descriptors (at most [`MAX_DESCRIPTORS`]) attached to the first byte; gives the bytes sent.
-pub fn send(
-    socket: BorrowedFd<'_>,
-    bytes: &[u8],
-    descriptors: &[BorrowedFd<'_>],
-) -> io::Result<usize> {
-    todo!()
-}
+pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> { todo!() }
 /// What came in.
 #[derive(Debug)]
 pub struct Message {
@@ -65,10 +49,4 @@ pub struct Message {
     pub descriptors: Vec<OwnedFd>,
 }
 /// Receives bytes and at most `max_descriptors`; more are closed and the message is an error.
-pub fn receive(
-    socket: BorrowedFd<'_>,
-    buffer: &mut [u8],
-    max_descriptors: usize,
-) -> io::Result<Message> {
-    todo!()
-}
+pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], max_descriptors: usize) -> io::Result<Message> { todo!() }

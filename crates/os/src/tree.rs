@@ -8,14 +8,10 @@ use std::time::Duration;
 use crate::process::{Ended, Pid};
 
 /// The children of a process (of all its threads), from `/proc`.
-pub fn children_of(pid: Pid) -> io::Result<Vec<Pid>> {
-    todo!()
-}
+pub fn children_of(pid: Pid) -> io::Result<Vec<Pid>> { todo!() }
 
 /// Kills and reaps every descendant of this process, which must be a subreaper or process 1.
 ///
 /// Stops when there are no children left, or with `TimedOut` after `limit` (a process stuck in the
 /// kernel cannot be killed). `ended` sees every reaped child.
-pub fn kill_descendants(limit: Duration, ended: &mut dyn FnMut(Ended)) -> io::Result<()> {
-    todo!()
-}
+pub fn kill_descendants(limit: Duration, ended: &mut dyn FnMut(Ended)) -> io::Result<()> { todo!() }
