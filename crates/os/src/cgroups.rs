@@ -31,17 +31,27 @@ pub enum Version {
 
 /// Where this process stands in the hierarchies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hierarchies { _later: () }
+pub struct Hierarchies {
+    _later: (),
+}
 
 impl Hierarchies {
     /// From `/proc/self/cgroup` and `/proc/self/mountinfo`.
-    pub fn find() -> io::Result<Self> { todo!() }
+    pub fn find() -> io::Result<Self> {
+        todo!()
+    }
     /// The same from their texts.
-    pub fn parse(cgroup: &str, mountinfo: &str) -> Self { todo!() }
+    pub fn parse(cgroup: &str, mountinfo: &str) -> Self {
+        todo!()
+    }
     /// The directory under which a leaf with this controller would be made, and its generation.
-    pub fn place(&self, controller: Controller) -> Option<(&Path, Version)> { todo!() }
+    pub fn place(&self, controller: Controller) -> Option<(&Path, Version)> {
+        todo!()
+    }
     /// Our directory in the unified hierarchy (for `cgroup.kill`), even if it has no controllers.
-    pub fn unified(&self) -> Option<&Path> { todo!() }
+    pub fn unified(&self) -> Option<&Path> {
+        todo!()
+    }
 }
 
 /// What a leaf is to enforce; `None` is no limit.
@@ -57,26 +67,46 @@ pub struct Limits {
 
 /// The directories of one pen, in one or several hierarchies.
 #[derive(Debug)]
-pub struct Leaf { _directories: Vec<PathBuf> }
+pub struct Leaf {
+    _directories: Vec<PathBuf>,
+}
 
 impl Leaf {
     /// Makes directories called `name` wherever a limit needs one (and in the unified hierarchy if it is ours to
     /// write), and sets the limits. What was made before a failure is removed again.
-    pub fn create(hierarchies: &Hierarchies, name: &str, limits: &Limits) -> io::Result<Self> { todo!() }
+    pub fn create(hierarchies: &Hierarchies, name: &str, limits: &Limits) -> io::Result<Self> {
+        todo!()
+    }
     /// Finds a leaf that an earlier process made.
-    pub fn open(hierarchies: &Hierarchies, name: &str) -> io::Result<Self> { todo!() }
+    pub fn open(hierarchies: &Hierarchies, name: &str) -> io::Result<Self> {
+        todo!()
+    }
     /// Every directory of the leaf.
-    pub fn directories(&self) -> impl Iterator<Item = &Path> { self._directories.iter().map(PathBuf::as_path) }
+    pub fn directories(&self) -> impl Iterator<Item = &Path> {
+        self._directories.iter().map(PathBuf::as_path)
+    }
     /// The v2 directory for [`crate::process::clone3`], if there is one.
-    pub fn unified(&self) -> io::Result<Option<OwnedFd>> { todo!() }
+    pub fn unified(&self) -> io::Result<Option<OwnedFd>> {
+        todo!()
+    }
     /// Moves a process (not its children) in.
-    pub fn add(&self, pid: Pid) -> io::Result<()> { todo!() }
+    pub fn add(&self, pid: Pid) -> io::Result<()> {
+        todo!()
+    }
     /// The limits as the kernel reports them.
-    pub fn limits(&self) -> io::Result<Limits> { todo!() }
+    pub fn limits(&self) -> io::Result<Limits> {
+        todo!()
+    }
     /// The processes in it.
-    pub fn processes(&self) -> io::Result<Vec<Pid>> { todo!() }
+    pub fn processes(&self) -> io::Result<Vec<Pid>> {
+        todo!()
+    }
     /// Kills everything in it: `cgroup.kill`, else freezer, else again and again until `limit`.
-    pub fn kill(&self, limit: Duration) -> io::Result<()> { todo!() }
+    pub fn kill(&self, limit: Duration) -> io::Result<()> {
+        todo!()
+    }
     /// Removes the directories; waits up to `limit` for the kernel to let go of ended processes.
-    pub fn remove(self, limit: Duration) -> io::Result<()> { todo!() }
+    pub fn remove(self, limit: Duration) -> io::Result<()> {
+        todo!()
+    }
 }

@@ -12,12 +12,15 @@
 
 #![deny(unsafe_op_in_unsafe_fn, missing_docs)]
 
+mod stack;
+mod syscall;
+
+pub mod cgroups;
+pub mod mounts;
+pub mod namespaces;
+pub mod net;
 pub mod process;
 pub mod tree;
-pub mod namespaces;
-pub mod mounts;
-pub mod cgroups;
-pub mod net;
 
 pub mod capabilities;
 pub mod landlock;

@@ -79,38 +79,62 @@ pub enum Session {
 
 /// Everything about a start. Begins locked: no descriptor but 0, 1, 2 as given, no environment.
 #[derive(Debug)]
-pub struct Plan<'a> { _image: Image<'a> }
+pub struct Plan<'a> {
+    _image: Image<'a>,
+}
 
 impl<'a> Plan<'a> {
     /// Runs `image` with `argv` and `environment` (`NAME=value`).
-    pub fn new(image: Image<'a>, argv: Vec<CString>, environment: Vec<CString>) -> Self { todo!() }
+    pub fn new(image: Image<'a>, argv: Vec<CString>, environment: Vec<CString>) -> Self {
+        todo!()
+    }
     /// Gives `source` to the program as `number`. Every number not given is closed.
     #[must_use]
-    pub fn descriptor(self, number: i32, source: BorrowedFd<'a>) -> Self { todo!() }
+    pub fn descriptor(self, number: i32, source: BorrowedFd<'a>) -> Self {
+        todo!()
+    }
     /// Starts in an open directory.
     #[must_use]
-    pub fn directory(self, directory: BorrowedFd<'a>) -> Self { todo!() }
+    pub fn directory(self, directory: BorrowedFd<'a>) -> Self {
+        todo!()
+    }
     /// Session and terminal.
     #[must_use]
-    pub fn session(self, session: Session) -> Self { todo!() }
+    pub fn session(self, session: Session) -> Self {
+        todo!()
+    }
     /// Sent to the program when the thread that started it ends.
     #[must_use]
-    pub fn death_signal(self, signal: Signal) -> Self { todo!() }
+    pub fn death_signal(self, signal: Signal) -> Self {
+        todo!()
+    }
     /// Adds a resource limit.
     #[must_use]
-    pub fn limit(self, resource: Resource, limit: Limit) -> Self { todo!() }
+    pub fn limit(self, resource: Resource, limit: Limit) -> Self {
+        todo!()
+    }
     /// Changes user and groups.
     #[must_use]
-    pub fn identity(self, identity: Identity) -> Self { todo!() }
+    pub fn identity(self, identity: Identity) -> Self {
+        todo!()
+    }
     /// No-new-privs.
     #[must_use]
-    pub fn no_new_privs(self) -> Self { todo!() }
+    pub fn no_new_privs(self) -> Self {
+        todo!()
+    }
     /// Confines the program; implies no-new-privs.
     #[must_use]
-    pub fn landlock(self, ruleset: &'a Ruleset) -> Self { todo!() }
+    pub fn landlock(self, ruleset: &'a Ruleset) -> Self {
+        todo!()
+    }
     /// Filters its system calls; implies no-new-privs.
     #[must_use]
-    pub fn seccomp(self, program: &'a Program) -> Self { todo!() }
+    pub fn seccomp(self, program: &'a Program) -> Self {
+        todo!()
+    }
     /// Starts it. The plan can be used again.
-    pub fn spawn(&self) -> Result<Child, SpawnError> { todo!() }
+    pub fn spawn(&self) -> Result<Child, SpawnError> {
+        todo!()
+    }
 }
