@@ -3,6 +3,7 @@
 //! Never prints, never decides.
 #![forbid(unsafe_code)]
 
+pub mod channel;
 pub mod config_store;
 pub mod explain;
 pub mod host_files;

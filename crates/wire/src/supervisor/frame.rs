@@ -125,9 +125,27 @@ impl Inbox {
         self.end = self.end.saturating_add(count).min(self.buffer.len());
     }
 
+    /// Whether a whole frame is here, so that [`Inbox::next_frame`] gives it.
+    pub fn has_frame(&self) -> Result<bool, DecodeError> {
+        self.begun_frame().map(|begun| begun.is_some_and(|frame| frame.whole))
+    }
+
     /// Takes the next whole frame; `None` if more bytes are needed. After an error there is no
     /// telling where the next frame starts: close the connection.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, DecodeError> {
+        let Some(begun) = self.begun_frame()?.filter(|begun| begun.whole) else {
+            return Ok(None);
+        };
+        let end = self.start.saturating_add(begun.length);
+        let mut frame = Reader::new(self.buffer.get(self.start..end).unwrap_or_default());
+        self.start = end;
+        let _counted = frame.array::<4>()?;
+        let channel = u32::from_le_bytes(frame.array()?);
+        Ok(Some(Frame { channel, message: frame.rest() }))
+    }
+
+    /// What the start of the next frame says, once its length is here.
+    fn begun_frame(&self) -> Result<Option<Begun>, DecodeError> {
         let rest = self.buffer.get(self.start..self.end).unwrap_or_default();
         let Some(counted) = rest.first_chunk::<4>() else { return Ok(None) };
         let length = frame_length(*counted);
@@ -137,10 +155,7 @@ impl Inbox {
         if length < HEADER {
             return Err(DecodeError::Truncated);
         }
-        let Some(mut frame) = rest.get(4..length).map(Reader::new) else { return Ok(None) };
-        self.start += length;
-        let channel = u32::from_le_bytes(frame.array()?);
-        Ok(Some(Frame { channel, message: frame.rest() }))
+        Ok(Some(Begun { length, whole: rest.len() >= length }))
     }
 
     /// Whether nothing is left. A peer that goes while something is has broken off in a frame.
@@ -154,6 +169,13 @@ impl Inbox {
             *self = Self { buffer: Vec::new(), start: 0, end: 0, longest: self.longest };
         }
     }
+}
+
+struct Begun {
+    /// Header included.
+    length: usize,
+    /// Whether all of it is here.
+    whole: bool,
 }
 
 /// The whole length of a frame, header included, from its first four bytes.
