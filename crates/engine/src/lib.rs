@@ -8,3 +8,4 @@ pub mod config_store;
 pub mod explain;
 pub mod host_files;
 pub mod session_store;
+pub mod supervisor_image;
