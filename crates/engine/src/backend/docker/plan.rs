@@ -25,7 +25,8 @@ const ALWAYS_OPEN: &[(&str, LandlockAccess)] = &[
     ("/dev", LandlockAccess::ReadWriteFiles),
     ("/dev/shm", LandlockAccess::ReadWrite),
     ("/dev/mqueue", LandlockAccess::ReadWrite),
-    ("/proc", LandlockAccess::ReadWriteFiles),
+    // The observer tries to write its own name there, to prove that Landlock refuses.
+    ("/proc", LandlockAccess::Read),
 ];
 
 /// The plan, as the supervisor reads it.
