@@ -7,6 +7,8 @@ pub mod backend;
 pub mod channel;
 pub mod config_store;
 pub mod explain;
+pub mod facts;
 pub mod host_files;
 pub mod seccomp;
 pub mod session_store;
+pub mod supervisor_image;

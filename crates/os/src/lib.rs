@@ -12,6 +12,9 @@
 
 #![deny(unsafe_op_in_unsafe_fn, missing_docs)]
 
+mod stack;
+mod syscall;
+
 pub mod cgroups;
 pub mod mounts;
 pub mod namespaces;
