@@ -157,10 +157,13 @@ pub fn clone3(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> io::Res
     }
 }
 
+/// libc's constant is too narrow for its value.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
 /// Private: sound only after [`require_one_thread`], which every caller has just asked.
 fn raw_clone3(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Forked> {
     let mut pidfd: RawFd = -1;
-    let into_cgroup = cgroup.map_or(0, |_| libc::CLONE_INTO_CGROUP as u64);
+    let into_cgroup = cgroup.map_or(0, |_| CLONE_INTO_CGROUP);
     let directory = cgroup.map_or(0, |fd| fd.as_raw_fd());
     let arguments = libc::clone_args {
         flags: u64::from(namespaces.bits()) | libc::CLONE_PIDFD as u64 | into_cgroup,

@@ -8,7 +8,7 @@ use std::thread;
 use super::*;
 
 /// Runs `body` confined by a rule set as a kernel of this ABI would build it.
-fn confined<T: Send>(request: &Request<'_>, abi: u32, body: impl Fn() -> T + Send) -> T {
+fn confined<T: Send>(request: &Request<'_>, abi: u32, body: impl Fn() -> T + Sync) -> T {
     let ruleset = Ruleset::build_at(request, abi).unwrap();
     thread::scope(|scope| {
         let thread = scope.spawn(|| {
