@@ -36,6 +36,8 @@ mod files;
 pub mod frame;
 pub mod limits;
 mod message;
+#[cfg(test)]
+pub(crate) mod sample;
 mod session;
 
 pub use exec::{
@@ -58,3 +60,6 @@ pub const VERSION: u16 = 1;
 pub const OLDEST_VERSION: u16 = 1;
 /// The connection's own channel.
 pub const CONTROL: u32 = 0;
+
+#[cfg(test)]
+mod tests;

@@ -7,15 +7,19 @@
 //! A message never changes its shape: a changed one gets a new tag, and the protocol version says
 //! which tags may be used. So nothing here needs to know a version.
 
+mod shapes;
+
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
+pub(crate) use shapes::{bind, cap, choice, record};
+
 /// The most that one field may hold. A field without a cap holds nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cap {
-    count: usize,
-    bytes: usize,
+    pub(crate) count: usize,
+    pub(crate) bytes: usize,
 }
 
 impl Cap {
@@ -327,168 +331,3 @@ impl<'w, T: Wire<'w>> Wire<'w> for Vec<T> {
         Ok(values)
     }
 }
-
-/// A struct whose fields travel in the order written. A length or count has its cap behind it.
-macro_rules! record {
-    (
-        $(#[$meta:meta])*
-        pub struct $name:ident $(<$life:lifetime>)? {
-            $($(#[$field_meta:meta])* pub $field:ident: $type:ty $([$cap:expr])?,)*
-        }
-    ) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, PartialEq, Eq)]
-        pub struct $name $(<$life>)? {
-            $($(#[$field_meta])* pub $field: $type,)*
-        }
-
-        impl<'w, $($life)?> $crate::supervisor::codec::Wire<'w> for $name $(<$life>)?
-        where
-            $('w: $life)?
-        {
-            const MIN_BYTES: usize =
-                0 $(+ <$type as $crate::supervisor::codec::Wire<'w>>::MIN_BYTES)*;
-
-            fn put(
-                &self,
-                out: &mut Vec<u8>,
-                _: $crate::supervisor::codec::Cap,
-            ) -> Result<(), $crate::supervisor::codec::EncodeError> {
-                $($crate::supervisor::codec::Wire::put(
-                    &self.$field,
-                    out,
-                    $crate::supervisor::codec::cap!($($cap)?),
-                )?;)*
-                Ok(())
-            }
-
-            fn take(
-                input: &mut $crate::supervisor::codec::Reader<'w>,
-                _: $crate::supervisor::codec::Cap,
-            ) -> Result<Self, $crate::supervisor::codec::DecodeError> {
-                Ok(Self {
-                    $($field: $crate::supervisor::codec::Wire::take(
-                        input,
-                        $crate::supervisor::codec::cap!($($cap)?),
-                    )?,)*
-                })
-            }
-        }
-    };
-}
-
-/// An enum whose tags are written down. A tag is never given a second meaning.
-macro_rules! choice {
-    (
-        $(#[$meta:meta])*
-        pub enum $name:ident $(<$life:lifetime>)? {
-            $(
-                $(#[$variant_meta:meta])*
-                $variant:ident
-                $(($inner:ty $([$inner_cap:expr])?))?
-                $({ $($(#[$field_meta:meta])* $field:ident: $type:ty $([$cap:expr])?,)* })?
-                = $tag:literal,
-            )*
-        }
-    ) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, PartialEq, Eq)]
-        pub enum $name $(<$life>)? {
-            $(
-                $(#[$variant_meta])*
-                $variant
-                $(($inner))?
-                $({ $($(#[$field_meta])* $field: $type,)* })?,
-            )*
-        }
-
-        impl $(<$life>)? $name $(<$life>)? {
-            /// The tag byte that stands for this variant.
-            pub const fn tag(&self) -> u8 {
-                match self {
-                    $(Self::$variant { .. } => $tag,)*
-                }
-            }
-        }
-
-        impl<'w, $($life)?> $crate::supervisor::codec::Wire<'w> for $name $(<$life>)?
-        where
-            $('w: $life)?
-        {
-            const MIN_BYTES: usize = 1;
-
-            fn put(
-                &self,
-                out: &mut Vec<u8>,
-                _: $crate::supervisor::codec::Cap,
-            ) -> Result<(), $crate::supervisor::codec::EncodeError> {
-                out.push(self.tag());
-                match self {
-                    $(
-                        Self::$variant
-                        $(($crate::supervisor::codec::bind!(inner, $inner)))?
-                        $({ $($field,)* })?
-                        => {
-                            $(
-                                <$inner as $crate::supervisor::codec::Wire<'w>>::put(
-                                    inner,
-                                    out,
-                                    $crate::supervisor::codec::cap!($($inner_cap)?),
-                                )?;
-                            )?
-                            $($(
-                                $crate::supervisor::codec::Wire::put(
-                                    $field,
-                                    out,
-                                    $crate::supervisor::codec::cap!($($cap)?),
-                                )?;
-                            )*)?
-                        }
-                    )*
-                }
-                Ok(())
-            }
-
-            fn take(
-                input: &mut $crate::supervisor::codec::Reader<'w>,
-                _: $crate::supervisor::codec::Cap,
-            ) -> Result<Self, $crate::supervisor::codec::DecodeError> {
-                match input.tag()? {
-                    $(
-                        $tag => Ok(Self::$variant
-                            $((<$inner as $crate::supervisor::codec::Wire<'w>>::take(
-                                input,
-                                $crate::supervisor::codec::cap!($($inner_cap)?),
-                            )?))?
-                            $({
-                                $($field: $crate::supervisor::codec::Wire::take(
-                                    input,
-                                    $crate::supervisor::codec::cap!($($cap)?),
-                                )?,)*
-                            })?
-                        ),
-                    )*
-                    other => Err($crate::supervisor::codec::DecodeError::UnknownTag(other)),
-                }
-            }
-        }
-    };
-}
-
-/// Names what stands in a variant; the type only says that something does.
-macro_rules! bind {
-    ($name:ident, $type:ty) => {
-        $name
-    };
-}
-
-macro_rules! cap {
-    () => {
-        $crate::supervisor::codec::Cap::NONE
-    };
-    ($cap:expr) => {
-        $cap
-    };
-}
-
-pub(crate) use {bind, cap, choice, record};
