@@ -11,7 +11,7 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, chown};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 
 use clawpen_rules::backend::Backend;
@@ -24,8 +24,8 @@ use clawpen_rules::explain::Explanation;
 use clawpen_rules::native::{self as native_rules, KeyRefused, Offer};
 use clawpen_wire::pen::Lifetime;
 
-use crate::backend::native::{self, Requirement};
-use crate::backend::{self, Plan, Sandbox};
+use crate::backend::native::Requirement;
+use crate::backend::{self, Engines, Plan, Sandbox};
 use crate::config_store::Store;
 use crate::explain::{self, Question, QuestionError};
 use crate::machine;
@@ -135,11 +135,15 @@ fn requirements(setting: Option<&Setting<Vec<String>>>) -> Result<Vec<Requiremen
 
 impl Prepared {
     /// Makes the sandbox and proves it.
-    pub fn open(&self, lifetime: Lifetime) -> Result<Sandbox, OpenError> {
+    pub fn open(
+        &self,
+        engines: &Engines,
+        lifetime: Lifetime,
+    ) -> Result<Sandbox, OpenError> {
         self.ensure_workspace()?;
         let name = self.explanation.runtime.name.as_str();
-        let at = backend::Place { name, state_dir: &self.state_dir };
-        Ok(backend::start(&self.plan, at, lifetime)?)
+        let place = backend::Place { name, state_dir: &self.state_dir };
+        Ok(engines.start(&self.plan, place, lifetime)?)
     }
 
     /// Judges variables that come with one command.
@@ -182,7 +186,6 @@ impl Prepared {
         let (uid, gid) = spec.user()?.split_once(':')?;
         let (uid, gid) = (uid.parse().ok()?, gid.parse().ok()?);
         let own = fs::metadata("/proc/self").ok()?;
-        use std::os::unix::fs::MetadataExt as _;
         (own.uid() == 0 && uid != 0).then_some((uid, gid))
     }
 }

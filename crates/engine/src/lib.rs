@@ -4,11 +4,14 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod call;
 pub mod channel;
 pub mod config_store;
 pub mod explain;
 pub mod facts;
 pub mod host_files;
+pub mod machine;
+pub mod pen_view;
 pub mod seccomp;
 pub mod session_store;
 pub mod supervisor_image;

@@ -39,7 +39,7 @@ use sha2::{Digest as _, Sha256};
 pub use self::engine::locate;
 pub use self::failure::{Action, DockerFailure};
 pub use self::inspection::Difference;
-pub use self::pen::{Pen, Request, StartError};
+pub use self::pen::{Pen, StartError};
 
 use self::engine::Engine;
 use self::meeting::{Life, MeetingPlace, Met, Watch};

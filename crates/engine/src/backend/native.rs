@@ -11,6 +11,8 @@
 mod plan;
 mod start;
 
+pub(crate) use plan::{helpers, subordinate};
+
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
@@ -117,7 +119,7 @@ pub enum StartFailure {
     SetupFailed(String),
 }
 
-fn list(mismatches: &[Mismatch]) -> String {
+pub(super) fn list(mismatches: &[Mismatch]) -> String {
     mismatches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 

@@ -1,11 +1,12 @@
 //! Lays what was asked beside what was observed, fact by fact.
 
 use super::floor::need;
-use super::kernel::{Limit, MountFact, Status};
+use super::kernel::{Capabilities, Limit, MountFact, Status};
 use super::{
     Asked, Below, CgroupLimits, Fact, Holds, InterfaceKind, Interfaces, LandlockAsked,
     LandlockEffect, Line, Memory, MountAsked, MountsAsked, Observed, Outside, Process, Sealing,
 };
+use crate::backend::Backend;
 use crate::native::ids::Range;
 use crate::native::{Bound, Rlimit};
 use crate::posix;
@@ -144,23 +145,8 @@ impl Table<'_> {
         let outside = self.observed.outside.as_ref().map(|seen| &seen.status);
         let all =
             |test: fn(&Status) -> bool| test(command) && test(one) && outside.is_none_or(test);
-        let capabilities = |status: &Status| {
-            let sets = status.capabilities;
-            if sets.are_none() {
-                return "none".to_owned();
-            }
-            format!("effective {:x}, bounding {:x}", sets.effective, sets.bounding)
-        };
         let word = |status: &Status| if status.no_new_privs { "on" } else { "off" }.to_owned();
-        let found = Found {
-            asked: "none".to_owned(),
-            outside: outside.map(capabilities),
-            inside: Some(capabilities(worse(command, one, |status| {
-                status.capabilities.are_none()
-            }))),
-            holds: all(|status| status.capabilities.are_none()),
-        };
-        self.push(Fact::Capabilities, found);
+        self.capabilities();
         let found = Found {
             asked: "on".to_owned(),
             outside: outside.map(word),
@@ -184,6 +170,37 @@ impl Table<'_> {
             holds: command.seccomp == 2 && is_stacked,
         };
         self.push(Fact::Seccomp, found);
+    }
+
+    /// None at all. In a container an engine owns process 1, and who is not root there cannot empty
+    /// the bounding set; without the other four, and with no-new-privs, it gives nothing.
+    fn capabilities(&mut self) {
+        let command = &self.observed.inside.workload.status;
+        let one = &self.observed.inside.supervisor.status;
+        let outside = self.observed.outside.as_ref().map(|seen| &seen.status);
+        let text = |status: &Status| {
+            let sets = status.capabilities;
+            if sets.are_none() {
+                return "none".to_owned();
+            }
+            format!("effective {:x}, bounding {:x}", sets.effective, sets.bounding)
+        };
+        let is_none = |status: &Status| status.capabilities.are_none();
+        let found = match self.asked.backend {
+            Backend::Native => Found {
+                asked: "none".to_owned(),
+                outside: outside.map(text),
+                inside: Some(text(worse(command, one, is_none))),
+                holds: is_none(command) && is_none(one) && outside.is_none_or(is_none),
+            },
+            Backend::Docker | Backend::Ssh | Backend::OpenShell | Backend::Kubernetes => Found {
+                asked: "none".to_owned(),
+                outside: None,
+                inside: Some(text(command)),
+                holds: Capabilities { bounding: 0, ..command.capabilities }.are_none(),
+            },
+        };
+        self.push(Fact::Capabilities, found);
     }
 
     fn landlock(&mut self) {

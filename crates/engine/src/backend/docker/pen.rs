@@ -4,7 +4,6 @@
 //! this user may look, and from inside by the supervisor. A fact that does not hold removes it.
 
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use clawpen_rules::backend::Backend;
@@ -25,7 +24,6 @@ use super::request::SUPERVISOR;
 use super::{Container, DockerBackend, cgroup};
 use crate::channel::{CallError, Captured, Channel, Command};
 use crate::facts::{self, ObserveError};
-use crate::supervisor_image;
 
 /// The namespaces that a container has of its own. A user namespace is the engine's to give.
 const NAMESPACES: [&str; 6] = ["pid", "mnt", "net", "ipc", "uts", "cgroup"];
@@ -33,17 +31,6 @@ const NAMESPACES: [&str; 6] = ["pid", "mnt", "net", "ipc", "uts", "cgroup"];
 const SETUP_PATIENCE: Duration = Duration::from_secs(10 * 60);
 /// What is shown of a failed setup command.
 const SHOWN: usize = 2000;
-
-/// What to make a container from.
-#[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
-    pub spec: &'a ContainerSpec,
-    /// The engine's socket, as [`super::locate`] finds it.
-    pub socket: &'a Path,
-    /// Below it our part of the container is kept.
-    pub state_dir: &'a str,
-    pub lifetime: Lifetime,
-}
 
 /// There is no container.
 #[derive(Debug, thiserror::Error)]
@@ -67,9 +54,13 @@ pub struct Pen {
 
 impl Pen {
     /// Makes a container and proves it.
-    pub fn start(request: &Request<'_>) -> Result<Self, StartError> {
-        let name = request.spec.identity().name.as_str().to_owned();
-        start(request).map_err(|cause| StartError { name, cause })
+    pub fn start(
+        engine: &DockerBackend,
+        spec: &ContainerSpec,
+        lifetime: Lifetime,
+    ) -> Result<Self, StartError> {
+        let name = spec.identity().name.as_str().to_owned();
+        start(engine, spec, lifetime).map_err(|cause| StartError { name, cause })
     }
 
     /// The connection to the container's supervisor.
@@ -111,11 +102,12 @@ impl Drop for Pen {
 }
 
 /// The straight line: make, connect, observe, compare, seal, set up.
-fn start(request: &Request<'_>) -> Result<Pen, DockerFailure> {
-    let Request { spec, socket, state_dir, lifetime } = *request;
-    let home = Path::new(state_dir).join("clawpen");
-    let backend = DockerBackend::connect(socket, &home, supervisor_image::BYTES)?;
-    let (container, stream) = backend.create(spec, lifetime)?;
+fn start(
+    engine: &DockerBackend,
+    spec: &ContainerSpec,
+    lifetime: Lifetime,
+) -> Result<Pen, DockerFailure> {
+    let (container, stream) = engine.create(spec, lifetime)?;
     let pid = container.first_process();
     let mut channel = Channel::connect(stream, pid)?;
     let outside = outside(pid)?;

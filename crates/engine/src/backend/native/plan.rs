@@ -2,6 +2,7 @@
 //! makes both, so that nothing can be asked for without being checked.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use clawpen_os::cgroups::{self, Hierarchies, Leaf};
@@ -11,7 +12,7 @@ use clawpen_rules::facts::{
     Asked, CgroupLimits, Interfaces, LandlockAsked, MapsAsked, MountsAsked,
 };
 use clawpen_rules::native::ids::{self, Helpers, IdMaps, Range, Starter, Writer};
-use clawpen_rules::native::{Bound, Cpu, Keeper, NativePen, Rlimit, RlimitKind};
+use clawpen_rules::native::{Bound, Cpu, Keeper, NativePen, PenUser, Rlimit, RlimitKind};
 use clawpen_wire::pen::{
     CgroupEntry, CgroupVersion, Credentials, IdPlan, IdRange, IdWriter, LandlockPlan, MakePlan,
     Namespaces, Network, PenSpec, ResourceLimit, ServeCaps, ServePlan,
@@ -20,6 +21,7 @@ use clawpen_wire::supervisor::EnvVar;
 
 use super::{Request, Requirement, StartFailure};
 use crate::facts::NAMESPACES;
+use crate::machine::Subordinate;
 use crate::pen_view::{self, Host, Ownership};
 use crate::seccomp;
 
@@ -96,8 +98,13 @@ pub(super) fn plan(request: &Request<'_>) -> Result<Plan, StartFailure> {
 
 /// Who starts the pen, looked up now.
 fn id_maps(pen: &NativePen, name: &str) -> Result<IdMaps, StartFailure> {
-    let identity = process::identity()
-        .map_err(|cause| StartFailure::System { what: "tell who we are", cause })?;
+    with_starter(|starter| ids::decide(starter, pen.user(), name))
+        .map_err(|cause| StartFailure::System { what: "tell who we are", cause })?
+        .map_err(StartFailure::Ids)
+}
+
+fn with_starter<T>(ask: impl FnOnce(&Starter<'_>) -> T) -> io::Result<T> {
+    let identity = process::identity()?;
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let login = users.lines().find_map(|line| {
         let mut parts = line.split(':');
@@ -107,15 +114,23 @@ fn id_maps(pen: &NativePen, name: &str) -> Result<IdMaps, StartFailure> {
     // A file that is missing sets nothing aside.
     let subuid = fs::read_to_string("/etc/subuid").unwrap_or_default();
     let subgid = fs::read_to_string("/etc/subgid").unwrap_or_default();
-    let starter = Starter {
+    Ok(ask(&Starter {
         uid: identity.uid,
         gid: identity.gid,
         name: login,
         subuid: &subuid,
         subgid: &subgid,
         helpers: helpers(),
-    };
-    Ok(ids::decide(&starter, pen.user(), name)?)
+    }))
+}
+
+/// Whether a pen of ours would have more than one id.
+pub(crate) fn subordinate() -> Subordinate {
+    let user = PenUser { uid: 1000, gid: 1000 };
+    match with_starter(|starter| ids::decide(starter, user, "")) {
+        Ok(Ok(maps)) if maps.writer() != Writer::Single => Subordinate::Yes,
+        Ok(_) | Err(_) => Subordinate::No,
+    }
 }
 
 /// Whether both helpers are where the maker looks for them.
