@@ -11,11 +11,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What the supervisor is made of; a change in any of these builds it again.
-const SOURCES: &[&str] = &["supervisor/src", "supervisor/Cargo.toml", "os/src", "os/Cargo.toml", "wire/src", "wire/Cargo.toml"];
+const SOURCES: &[&str] = &[
+    "supervisor/src",
+    "supervisor/Cargo.toml",
+    "os/src",
+    "os/Cargo.toml",
+    "wire/src",
+    "wire/Cargo.toml",
+];
 
 /// Variables of Cargo and rustc that say where to find things, not what to build.
-const KEPT: &[&str] = &["CARGO", "CARGO_HOME", "CARGO_MAKEFLAGS", "RUSTC", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"];
-const KEPT_PREFIXES: &[&str] = &["CARGO_NET_", "CARGO_HTTP_", "CARGO_REGISTRIES_", "CARGO_REGISTRY_"];
+const KEPT: &[&str] =
+    &["CARGO", "CARGO_HOME", "CARGO_MAKEFLAGS", "RUSTC", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"];
+const KEPT_PREFIXES: &[&str] =
+    &["CARGO_NET_", "CARGO_HTTP_", "CARGO_REGISTRIES_", "CARGO_REGISTRY_"];
 
 fn main() {
     let crates = crates_directory();
@@ -49,7 +58,15 @@ fn supervisor_build(crates: &Path, nested: &Path, target: &OsString) -> Command 
         // A position-independent static binary: address randomisation also for process 1.
         .env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static")
         .current_dir(crates.join("supervisor"))
-        .args(["build", "--quiet", "--package", "clawpen-supervisor", "--profile", "supervisor", "--target"])
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "clawpen-supervisor",
+            "--profile",
+            "supervisor",
+            "--target",
+        ])
         .arg(target)
         .arg("--target-dir")
         .arg(nested);

@@ -50,7 +50,7 @@ pub(super) fn bytes(
             umask: 0o022,
             seccomp: seccomp::workload().bytes(),
             landlock: LandlockPlan { lowest_abi: 0, rules: rules(spec), tcp: true },
-            roots: vec![FileRoot { path: PathBuf::from("/"), access: RootAccess::Write }],
+            roots: roots(spec),
             caps: ServeCaps::default(),
         },
     };
@@ -66,15 +66,34 @@ fn rules(spec: &ContainerSpec) -> Vec<LandlockRule> {
     };
     let mut rules = vec![rule("/", root)];
     rules.extend(ALWAYS_OPEN.iter().map(|(path, access)| rule(path, *access)));
-    let tmpfs = spec.tmpfs().iter().map(|entry| entry.split(':').next().unwrap_or(entry));
-    rules.extend(tmpfs.map(|path| rule(path, LandlockAccess::Full)));
-    let mounts = spec.mounts().iter().map(|mount| (mount.target.as_str(), mount.access));
-    let binds = spec.binds().iter().map(|bind| (bind.target(), bind.access()));
-    for (path, access) in mounts.chain(binds) {
+    for (path, access) in places(spec) {
         match access {
             Access::ReadWrite => rules.push(rule(path, LandlockAccess::Full)),
             Access::ReadOnly => {}
         }
     }
     rules
+}
+
+/// What file calls may name, the workspace first.
+fn roots(spec: &ContainerSpec) -> Vec<FileRoot> {
+    let root = |(path, access): (&str, Access)| FileRoot {
+        path: PathBuf::from(path),
+        access: match access {
+            Access::ReadOnly => RootAccess::Read,
+            Access::ReadWrite => RootAccess::Write,
+        },
+    };
+    places(spec).map(root).collect()
+}
+
+/// Everything that is mounted for commands: the workspace, the binds, private memory.
+fn places(spec: &ContainerSpec) -> impl Iterator<Item = (&str, Access)> {
+    let mounts = spec.mounts().iter().map(|mount| (mount.target.as_str(), mount.access));
+    let binds = spec.binds().iter().map(|bind| (bind.target(), bind.access()));
+    let tmpfs = spec.tmpfs().iter().map(|entry| {
+        let path = entry.split(':').next().unwrap_or(entry);
+        (path, Access::ReadWrite)
+    });
+    mounts.chain(binds).chain(tmpfs)
 }
