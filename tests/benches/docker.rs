@@ -22,7 +22,7 @@ const CALLS: usize = 500;
 fn main() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
     place.owned_by(1000, 1000)?;
-    let backend = place.backend(supervisor_image::BYTES)?;
+    let backend = place.backend(supervisor_image::IMAGE)?;
     let spec = place.spec("{}")?;
     let (mut bare, mut ours) = (Vec::new(), Vec::new());
     // By turns, so that both see the same moods of the machine.

@@ -70,7 +70,7 @@ impl Engines {
         }
         let socket = docker::locate(|name| std::env::var(name).ok())?;
         let home = Path::new(state_dir).join("clawpen/docker");
-        let made = DockerBackend::connect(&socket, &home, supervisor_image::BYTES)?;
+        let made = DockerBackend::connect(&socket, &home, supervisor_image::IMAGE)?;
         Ok(self.docker.get_or_init(|| made))
     }
 

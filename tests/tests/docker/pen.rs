@@ -18,7 +18,7 @@ use crate::container::{docker, left_over};
 /// A pen of `place`; its workspace belongs to the container's user.
 fn start(place: &Place, config: &str) -> Result<Pen> {
     place.owned_by(1000, 1000)?;
-    let backend = place.backend(supervisor_image::BYTES)?;
+    let backend = place.backend(supervisor_image::IMAGE)?;
     Ok(Pen::start(&backend, &place.spec(config)?, Lifetime::UntilDisconnect)?)
 }
 
@@ -93,7 +93,7 @@ fn an_images_user_is_found_by_name() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
     let mut pen = start(&place, "{user: 'games:audio'}")?;
     assert_eq!(sh(&mut pen, "id -un; id -gn")?, "games\naudio\n");
-    let backend = place.backend(supervisor_image::BYTES)?;
+    let backend = place.backend(supervisor_image::IMAGE)?;
     let spec = place.spec("{user: 'nobody-here'}")?;
     pen.remove()?;
     let failure = Pen::start(&backend, &spec, Lifetime::UntilDisconnect).unwrap_err().cause;
@@ -158,7 +158,7 @@ fn files_go_in_and_out() -> Result<()> {
 fn an_image_without_shell_and_libc_serves_as_well() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
     place.owned_by(65534, 65534)?;
-    let backend = place.backend(supervisor_image::BYTES)?;
+    let backend = place.backend(supervisor_image::IMAGE)?;
     let spec = place.spec(&format!("{{image: '{SCRATCH}'}}"))?;
     let mut pen = Pen::start(&backend, &spec, Lifetime::UntilDisconnect)?;
     let hello = run(&mut pen, &["/probe", "echo", "hello"])?;
@@ -222,7 +222,7 @@ fn a_container_carries_the_labels_that_others_look_for() -> Result<()> {
 fn a_container_whose_maker_is_gone_goes_too() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
     place.owned_by(1000, 1000)?;
-    let backend = place.backend(supervisor_image::BYTES)?;
+    let backend = place.backend(supervisor_image::IMAGE)?;
     let (container, stream) = backend.create(&place.spec("{}")?, Lifetime::UntilDisconnect)?;
     let channel = clawpen_engine::channel::Channel::connect(stream, container.first_process())?;
     container.keep();
@@ -238,7 +238,7 @@ fn a_container_whose_maker_is_gone_goes_too() -> Result<()> {
 fn a_kept_pen_answers_again() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
     place.owned_by(1000, 1000)?;
-    let backend = place.backend(supervisor_image::BYTES)?;
+    let backend = place.backend(supervisor_image::IMAGE)?;
     let mut pen = Pen::start(&backend, &place.spec("{}")?, Lifetime::Persistent)?;
     sh(&mut pen, "echo kept > /tmp/note")?;
     drop(pen);

@@ -161,7 +161,10 @@ fn asked(spec: &ContainerSpec, (uid, gid): (u32, u32)) -> Result<Asked, DockerFa
             pids: positive(limits.pids),
             cpu_millis: positive(limits.nano_cpus).map(|nanos| nanos / 1_000_000),
         },
-        landlock: LandlockAsked::IfPresent,
+        landlock: match spec.root() {
+            RootFilesystem::ReadOnly => LandlockAsked::IfPresent,
+            RootFilesystem::Writable => LandlockAsked::OpenEverywhere,
+        },
     })
 }
 

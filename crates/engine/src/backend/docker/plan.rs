@@ -20,12 +20,12 @@ use super::failure::DockerFailure;
 use super::request;
 use crate::seccomp;
 
-/// Places that are writable whatever the root is: devices, and memory that the engine mounts.
+/// Places that are writable whatever the root is: devices, and memory that the engine mounts. Not
+/// `/proc`: what a process may write there changes what confines it, or how it looks to others.
 const ALWAYS_OPEN: &[(&str, LandlockAccess)] = &[
     ("/dev", LandlockAccess::ReadWriteFiles),
     ("/dev/shm", LandlockAccess::ReadWrite),
     ("/dev/mqueue", LandlockAccess::ReadWrite),
-    ("/proc", LandlockAccess::ReadWriteFiles),
 ];
 
 /// The plan, as the supervisor reads it.
@@ -35,7 +35,13 @@ pub(super) fn bytes(
     (uid, gid): (u32, u32),
     lifetime: Lifetime,
 ) -> Result<Vec<u8>, DockerFailure> {
-    let env = request::environment(spec, image)
+    let mut env = request::environment(spec, image);
+    // A home that can be written to; the image's own is read-only or somebody else's.
+    if spec.env().get("HOME").is_none() {
+        env.retain(|(name, _)| name != "HOME");
+        env.push(("HOME".to_owned(), spec.workdir().to_owned()));
+    }
+    let env = env
         .into_iter()
         .map(|(name, value)| EnvVar { name: OsString::from(name), value: OsString::from(value) });
     let plan = PenSpec {
