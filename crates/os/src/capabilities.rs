@@ -92,6 +92,11 @@ pub fn lock_securebits() -> io::Result<()> {
     Ok(set_capabilities_secure_bits(bits)?)
 }
 
+/// The secure bits of the calling thread, as the kernel numbers them.
+pub fn securebits() -> io::Result<u32> {
+    Ok(rustix::thread::capabilities_secure_bits()?.bits())
+}
+
 /// `None` for a number that this kernel does not know: there are no more after it.
 fn is_in_bounding(capability: u32) -> io::Result<Option<bool>> {
     // SAFETY: this option of prctl takes an integer by value.

@@ -142,7 +142,8 @@ fn ruleset(plan: &LandlockPlan) -> Result<Option<Ruleset>, Failure> {
             Ok(path) => opened.push((path, access(rule.access))),
             Err(error) if rule.optional && error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                return Err(error).step_with(|| format!("open `{}` for Landlock", rule.path.display()));
+                return Err(error)
+                    .step_with(|| format!("open `{}` for Landlock", rule.path.display()));
             }
         }
     }
@@ -161,8 +162,12 @@ fn access(access: LandlockAccess) -> Access {
     match access {
         LandlockAccess::Read => Access::READ,
         LandlockAccess::ReadExecute => Access::READ | Access::EXECUTE,
-        LandlockAccess::ReadWriteFiles => Access::READ | Access::WRITE_EXISTING | Access::IOCTL_DEVICE,
+        LandlockAccess::ReadWriteFiles => {
+            Access::READ | Access::WRITE_EXISTING | Access::IOCTL_DEVICE
+        }
         LandlockAccess::ReadWrite => Access::READ | Access::WRITE | Access::IOCTL_DEVICE,
-        LandlockAccess::Full => Access::READ | Access::WRITE | Access::EXECUTE | Access::IOCTL_DEVICE,
+        LandlockAccess::Full => {
+            Access::READ | Access::WRITE | Access::EXECUTE | Access::IOCTL_DEVICE
+        }
     }
 }

@@ -78,7 +78,9 @@ pub(crate) fn start_failure(step: Step, errno: i32, command: &OsStr) -> Failed {
         (Step::Directory, _) => {
             (ErrorCode::WorkingDirectory, "the working directory cannot be entered".to_owned())
         }
-        (step, _) => (ErrorCode::Unconfined, format!("`{command}` was not started: {step:?} failed")),
+        (step, _) => {
+            (ErrorCode::Unconfined, format!("`{command}` was not started: {step:?} failed"))
+        }
     };
     Failed { code, errno, message: cut(format!("{what}: {cause}")) }
 }
@@ -120,7 +122,10 @@ fn working_directory(path: &Path) -> Result<OwnedFd, Failed> {
     let fail = |cause: &io::Error| Failed {
         code: ErrorCode::WorkingDirectory,
         errno: cause.raw_os_error().unwrap_or_default(),
-        message: cut(format!("the working directory `{}` cannot be entered: {cause}", path.display())),
+        message: cut(format!(
+            "the working directory `{}` cannot be entered: {cause}",
+            path.display()
+        )),
     };
     if !path.is_absolute() {
         return Err(failed(ErrorCode::Invalid, "the working directory must be an absolute path"));

@@ -117,7 +117,11 @@ pub(crate) fn observe(words: &[&Path]) -> Result<(), Failure> {
 }
 
 /// Puts both views together. `observed` is what the observer wrote.
-pub(crate) fn report(observed: &[u8], plan: &ServePlan, sealed: bool) -> Result<FactsReport, Failed> {
+pub(crate) fn report(
+    observed: &[u8],
+    plan: &ServePlan,
+    sealed: bool,
+) -> Result<FactsReport, Failed> {
     let mut reader = Reader::new(observed);
     let workload = ProcessFacts::take(&mut reader, Cap::NONE);
     let enforced = bool::take(&mut reader, Cap::NONE);
@@ -198,7 +202,20 @@ fn looks_at_descriptors(link: &PathBuf) -> bool {
 
 fn interface(name: String) -> Interface {
     let loopback = name == "lo";
-    Interface { up: net::is_up(&name).unwrap_or(true), loopback, name }
+    let flags = text(&format!("/sys/class/net/{name}/flags"), 32);
+    let flags = str::from_utf8(&flags).ok().and_then(|text| text.trim().strip_prefix("0x"));
+    let up = match flags.and_then(|digits| u32::from_str_radix(digits, 16).ok()) {
+        Some(flags) => flags & 1 == 1,
+        // A native pen has no `/sys`. A loopback that is down has no route to itself; of another
+        // interface the worse is said.
+        None => !loopback || loopback_answers(),
+    };
+    Interface { name, up, loopback }
+}
+
+fn loopback_answers() -> bool {
+    let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0));
+    socket.and_then(|socket| socket.send_to(&[], socket.local_addr()?)).is_ok()
 }
 
 fn hostname() -> Vec<u8> {

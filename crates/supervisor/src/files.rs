@@ -16,8 +16,8 @@ use std::time::UNIX_EPOCH;
 use clawpen_os::beneath::{self, Existing, Kind, Open, Root};
 use clawpen_wire::pen::{RootAccess, ServePlan};
 use clawpen_wire::supervisor::{
-    Copy, Entries, Entry, ErrorCode, Failed, FileKind, Hash, Links, List, Listing, Metadata, Mkdir, OnExisting,
-    Parents, Place, Read, Remove, Rename, Stat, StatResult, WriteOpen, limits,
+    Copy, Entries, Entry, ErrorCode, Failed, FileKind, Hash, Links, List, Listing, Metadata, Mkdir,
+    OnExisting, Parents, Place, Read, Remove, Rename, Stat, StatResult, WriteOpen, limits,
 };
 
 use crate::exec::{cut, failed};
@@ -70,12 +70,21 @@ enum Wish {
 impl Files {
     pub(crate) fn open(plan: &ServePlan) -> Result<Self, Failure> {
         let open = |path: &Path| {
-            beneath::open_root(path).step_with(|| format!("open the file root `{}`", path.display()))
+            beneath::open_root(path)
+                .step_with(|| format!("open the file root `{}`", path.display()))
         };
         let roots = plan.roots.iter().map(|root| {
-            Ok(FileRoot { path: root.path.clone(), directory: open(&root.path)?, access: root.access })
+            Ok(FileRoot {
+                path: root.path.clone(),
+                directory: open(&root.path)?,
+                access: root.access,
+            })
         });
-        Ok(Self { roots: roots.collect::<Result<_, Failure>>()?, slash: open(Path::new("/"))?, temporary: 0 })
+        Ok(Self {
+            roots: roots.collect::<Result<_, Failure>>()?,
+            slash: open(Path::new("/"))?,
+            temporary: 0,
+        })
     }
 
     fn find(&self, place: &Place, wish: Wish) -> Result<Found<'_>, Failed> {
@@ -87,7 +96,10 @@ impl Files {
             }
             Place::InPen(path) => {
                 if !path.is_absolute() {
-                    return Err(failed(ErrorCode::Invalid, "a path in the sandbox must be absolute"));
+                    return Err(failed(
+                        ErrorCode::Invalid,
+                        "a path in the sandbox must be absolute",
+                    ));
                 }
                 self.innermost(path)
             }
@@ -100,14 +112,18 @@ impl Files {
         // Whoever made the links in a root that is `/` meant this `/`.
         let takes_absolute_links = root.is_none_or(|root| root.path == Path::new("/"));
         let directory = root.map_or(&self.slash, |root| &root.directory).as_fd();
-        let root =
-            if takes_absolute_links { Root::with_absolute_links(directory) } else { directory.into() };
+        let root = if takes_absolute_links {
+            Root::with_absolute_links(directory)
+        } else {
+            directory.into()
+        };
         Ok(Found { root, path, takes_absolute_links })
     }
 
     /// The root that holds `path` most closely. A `..` in the rest is the kernel's to refuse.
     fn innermost(&self, path: &Path) -> (Option<&FileRoot>, PathBuf) {
-        let holding = self.roots.iter().filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)));
+        let holding =
+            self.roots.iter().filter_map(|root| Some((root, path.strip_prefix(&root.path).ok()?)));
         match holding.max_by_key(|(root, _)| root.path.components().count()) {
             Some((root, rest)) => (Some(root), rest.to_owned()),
             None => (None, path.to_owned()),
@@ -147,7 +163,8 @@ impl Files {
     pub(crate) fn list(&self, list: &List) -> Result<Entries, Failed> {
         let found = self.find(&list.place, Wish::Look)?;
         let directory = found.open(Open::Directory)?;
-        let limit = usize::try_from(list.limit).unwrap_or(limits::ENTRIES).clamp(1, limits::ENTRIES);
+        let limit =
+            usize::try_from(list.limit).unwrap_or(limits::ENTRIES).clamp(1, limits::ENTRIES);
         let mut entries = Vec::new();
         let (mut position, mut bytes, mut more) = (0_u64, 0_usize, false);
         let listed = beneath::list(directory.as_fd(), &mut |entry| {
@@ -162,7 +179,9 @@ impl Files {
             }
             let seen = match list.listing {
                 Listing::Names if entry.kind != Kind::Unknown => None,
-                Listing::Names | Listing::Full => beneath::stat_name(directory.as_fd(), &entry.name).ok(),
+                Listing::Names | Listing::Full => {
+                    beneath::stat_name(directory.as_fd(), &entry.name).ok()
+                }
             };
             let kind = file_kind(seen.as_ref().map_or(entry.kind, |seen| seen.kind));
             let metadata = seen.as_ref().filter(|_| list.listing == Listing::Full).map(metadata);
@@ -225,10 +244,14 @@ impl Found<'_> {
         let file = self.open(how)?;
         match self.check(beneath::stat(file.as_fd()))?.kind {
             Kind::File => Ok(file),
-            Kind::Directory => {
-                Err(failed(ErrorCode::IsDirectory, format!("`{}` is a directory", self.path.display())))
-            }
-            _ => Err(failed(ErrorCode::NotRegular, format!("`{}` is no regular file", self.path.display()))),
+            Kind::Directory => Err(failed(
+                ErrorCode::IsDirectory,
+                format!("`{}` is a directory", self.path.display()),
+            )),
+            _ => Err(failed(
+                ErrorCode::NotRegular,
+                format!("`{}` is no regular file", self.path.display()),
+            )),
         }
     }
 
@@ -270,7 +293,9 @@ fn file_kind(kind: Kind) -> FileKind {
         Kind::File => FileKind::File,
         Kind::Directory => FileKind::Directory,
         Kind::Symlink => FileKind::Link,
-        Kind::Fifo | Kind::Socket | Kind::CharacterDevice | Kind::BlockDevice | Kind::Unknown => FileKind::Other,
+        Kind::Fifo | Kind::Socket | Kind::CharacterDevice | Kind::BlockDevice | Kind::Unknown => {
+            FileKind::Other
+        }
     }
 }
 

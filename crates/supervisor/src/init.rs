@@ -85,7 +85,9 @@ pub(crate) fn serve_container(spec: &Path, directory: &Path) -> Result<(), Failu
     let file = File::open(spec).step_with(|| format!("open the pen spec `{}`", spec.display()))?;
     let PenSpec { make, serve } = make::read_spec(file)?;
     if make.is_some() {
-        return Err(Failure::new("the pen spec says how to make a pen, but this one is made already"));
+        return Err(Failure::new(
+            "the pen spec says how to make a pen, but this one is made already",
+        ));
     }
     let now = process::identity().step("ask who we are")?;
     if (now.uid, now.gid) != (serve.user.uid, serve.user.gid) {
@@ -104,7 +106,9 @@ pub(crate) fn serve_container(spec: &Path, directory: &Path) -> Result<(), Failu
     if capabilities::drop_all().is_err() {
         let left = capabilities::read().step("read our capabilities")?;
         if left.effective | left.permitted | left.inheritable | left.ambient != 0 {
-            return Err(Failure::new("cannot give our capabilities up; start the container without any"));
+            return Err(Failure::new(
+                "cannot give our capabilities up; start the container without any",
+            ));
         }
     }
     process::set_no_new_privs().step("set no-new-privs")?;

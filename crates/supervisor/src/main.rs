@@ -37,7 +37,9 @@ fn main() -> ExitCode {
     let words: Vec<&Path> = arguments.iter().map(Path::new).collect();
     let outcome = match words.as_slice() {
         [mode] if mode.as_os_str() == "make" => make::run(),
-        [mode, spec, directory] if mode.as_os_str() == "serve" => init::serve_container(spec, directory),
+        [mode, spec, directory] if mode.as_os_str() == "serve" => {
+            init::serve_container(spec, directory)
+        }
         [mode, probe @ ..] if mode.as_os_str() == "observe" => facts::observe(probe),
         _ => Err(Failure::new("cannot tell what to do: say make, serve SPEC DIRECTORY or observe")),
     };

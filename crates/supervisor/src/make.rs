@@ -67,10 +67,12 @@ fn make(report: &Report) -> Result<(), Failure> {
         }
         Forked::Parent(child) => {
             drop((theirs, listener));
-            hand_over(&plan, &child, ours.as_fd()).and_then(|()| report.made(&child)).inspect_err(|_| {
-                // Nobody will ever tell it to go on.
-                let _ = child.signal(Signal::KILL);
-            })
+            hand_over(&plan, &child, ours.as_fd()).and_then(|()| report.made(&child)).inspect_err(
+                |_| {
+                    // Nobody will ever tell it to go on.
+                    let _ = child.signal(Signal::KILL);
+                },
+            )
         }
     }
 }
@@ -92,14 +94,18 @@ pub(crate) fn read_spec(file: File) -> Result<PenSpec, Failure> {
     let mut bytes = Vec::new();
     let most = u64::try_from(limits::PEN_SPEC).unwrap_or(u64::MAX).saturating_add(1);
     file.take(most).read_to_end(&mut bytes).step("read the pen spec")?;
-    PenSpec::from_bytes(&bytes).map_err(|error| Failure::new(format!("cannot read the pen spec: {error}")))
+    PenSpec::from_bytes(&bytes)
+        .map_err(|error| Failure::new(format!("cannot read the pen spec: {error}")))
 }
 
 /// A pen whose root is the host's root is no pen: without any capability it may write what belongs to root.
 /// The engine never asks for that; this is the second lock on the same door.
 fn check_ids(ids: &IdPlan) -> Result<(), Failure> {
     for range in ids.uids.iter().chain(&ids.gids) {
-        if range.outside == 0 || range.count == 0 || range.outside.checked_add(range.count).is_none() {
+        if range.outside == 0
+            || range.count == 0
+            || range.outside.checked_add(range.count).is_none()
+        {
             return Err(Failure::new(format!(
                 "the id map {} {} {} is refused: it reaches the host's root, or nothing",
                 range.inside, range.outside, range.count
@@ -128,7 +134,9 @@ fn namespaces_of(plan: &MakePlan) -> Namespaces {
 
 fn unified_cgroup(plan: &MakePlan) -> Result<Option<OwnedFd>, Failure> {
     let mut unified = plan.cgroups.iter().filter(|entry| entry.version == CgroupVersion::Two);
-    let Some(entry) = unified.next().filter(|_| !faults::is_off("cgroups")) else { return Ok(None) };
+    let Some(entry) = unified.next().filter(|_| !faults::is_off("cgroups")) else {
+        return Ok(None);
+    };
     if unified.next().is_some() {
         return Err(Failure::new("the pen spec names two control groups of the unified hierarchy"));
     }
@@ -147,8 +155,8 @@ fn hand_over(plan: &MakePlan, child: &Child, to: BorrowedFd<'_>) -> Result<(), F
     }
     // An ordinary user has no power over mounts out here: the clone opens them itself.
     if plan.ids.writer == IdWriter::Direct {
-        let user_namespace =
-            namespaces::open(child.pid(), Namespaces::USER).step("open the pen's user namespace")?;
+        let user_namespace = namespaces::open(child.pid(), Namespaces::USER)
+            .step("open the pen's user namespace")?;
         let trees = host_trees(plan, Some(user_namespace.as_fd()))?;
         for batch in trees.chunks(sockets::MAX_DESCRIPTORS) {
             let descriptors: Vec<_> = batch.iter().map(AsFd::as_fd).collect();
@@ -198,7 +206,9 @@ fn run_helper(name: &str, child: Pid, map: &[pen::IdRange]) -> Result<(), Failur
         .iter()
         .map(|directory| Path::new(directory).join(name))
         .find(|program| program.exists())
-        .ok_or_else(|| Failure::new(format!("`{name}` is missing; install the package `uidmap`")))?;
+        .ok_or_else(|| {
+            Failure::new(format!("`{name}` is missing; install the package `uidmap`"))
+        })?;
     let numbers = map.iter().flat_map(|range| [range.inside, range.outside, range.count]);
     let output = Command::new(&program)
         .arg(child.to_string())
@@ -215,12 +225,17 @@ fn run_helper(name: &str, child: Pid, map: &[pen::IdRange]) -> Result<(), Failur
 }
 
 fn ranges(map: &[pen::IdRange]) -> Vec<IdRange> {
-    map.iter().map(|&pen::IdRange { inside, outside, count }| IdRange { inside, outside, count }).collect()
+    map.iter()
+        .map(|&pen::IdRange { inside, outside, count }| IdRange { inside, outside, count })
+        .collect()
 }
 
 /// Every mount of the host that the spec asks for, in its order. `user_namespace` is the pen's, where ids
 /// can be mapped; without one an idmapped mount is refused.
-pub(crate) fn host_trees(plan: &MakePlan, user_namespace: Option<BorrowedFd<'_>>) -> Result<Vec<Mount>, Failure> {
+pub(crate) fn host_trees(
+    plan: &MakePlan,
+    user_namespace: Option<BorrowedFd<'_>>,
+) -> Result<Vec<Mount>, Failure> {
     let host = beneath::open_root(Path::new("/")).step("open the host's root")?;
     let mut trees = Vec::new();
     for step in &plan.root {
@@ -323,7 +338,11 @@ fn on_disk_to_host(wanted: &[pen::IdRange], pen: &[pen::IdRange]) -> Result<Vec<
             })?;
             let distance = inside - part.inside;
             let count = left.min(part.count - distance);
-            map.push(IdRange { inside: on_disk, outside: part.outside.saturating_add(distance), count });
+            map.push(IdRange {
+                inside: on_disk,
+                outside: part.outside.saturating_add(distance),
+                count,
+            });
             inside = inside.saturating_add(count);
             on_disk = on_disk.saturating_add(count);
             left -= count;
@@ -364,8 +383,9 @@ mod tests {
     #[track_caller]
     fn check(wanted: &[pen::IdRange], pen: &[pen::IdRange], expected: Option<&[(u32, u32, u32)]>) {
         let map = on_disk_to_host(wanted, pen).ok();
-        let map: Option<Vec<_>> =
-            map.map(|map| map.iter().map(|range| (range.inside, range.outside, range.count)).collect());
+        let map: Option<Vec<_>> = map.map(|map| {
+            map.iter().map(|range| (range.inside, range.outside, range.count)).collect()
+        });
         assert_eq!(map.as_deref(), expected);
     }
 }

@@ -17,9 +17,7 @@ use std::time::{Duration, Instant};
 use clawpen_os::events::{self, Epoll, Interest};
 use clawpen_os::process::{self, Child, Pid, Signal};
 use clawpen_os::tree;
-use clawpen_wire::supervisor::{
-    End, Exited, ProcessEntry, ProcessId, ProcessState, Stream, Usage,
-};
+use clawpen_wire::supervisor::{End, Exited, ProcessEntry, ProcessId, ProcessState, Stream, Usage};
 
 use crate::exec::Ends;
 use crate::serve::watch::{ConnectionId, Token, Watched};
@@ -192,7 +190,12 @@ impl Command {
         if self.main.is_none() {
             return self.signal(signal);
         }
-        for pid in self.shim.as_ref().map(|shim| descendants(shim.pid())).unwrap_or_default() {
+        for pid in self
+            .shim
+            .as_ref()
+            .and_then(|shim| tree::descendants_of(shim.pid()).ok())
+            .unwrap_or_default()
+        {
             let _ = process::kill(pid, signal);
         }
     }
@@ -204,7 +207,7 @@ impl Command {
         if self.main.is_none() {
             return self.kill_shim();
         }
-        stop_and_kill(|| descendants(shim));
+        stop_and_kill(|| tree::descendants_of(shim).unwrap_or_default());
         self.due = Some((Instant::now() + SHIM_GRACE, Due::KillShim));
     }
 
@@ -233,7 +236,7 @@ impl Command {
                 if let Some(shim) = &self.shim {
                     let pid = shim.pid();
                     self.kill_shim();
-                    stop_and_kill(|| descendants(pid));
+                    stop_and_kill(|| tree::descendants_of(pid).unwrap_or_default());
                 }
             }
         }
@@ -320,7 +323,8 @@ impl Command {
             match events::write(input.pipe.as_fd(), front) {
                 Ok(count) => {
                     input.waiting.drain(..count);
-                    input.taken = input.taken.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+                    input.taken =
+                        input.taken.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break false,
                 // The command has closed its input, which is its right: the rest is dropped.
@@ -337,22 +341,6 @@ impl Command {
         let interest = if input.waiting.is_empty() { Interest::None } else { Interest::Write };
         let _ = input.pipe.watch(epoll, interest);
     }
-}
-
-/// All that descends from `pid`, nearest first.
-pub(crate) fn descendants(pid: Pid) -> Vec<Pid> {
-    let mut found = tree::children_of(pid).unwrap_or_default();
-    let mut next = 0;
-    while let Some(&pid) = found.get(next) {
-        next += 1;
-        for child in tree::children_of(pid).unwrap_or_default() {
-            // Numbers can be reused while we look: a circle is possible on paper.
-            if !found.contains(&child) {
-                found.push(child);
-            }
-        }
-    }
-    found
 }
 
 /// Stops everything that `look` finds until it finds nothing new, then kills it all: what is stopped cannot

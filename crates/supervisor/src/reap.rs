@@ -27,7 +27,8 @@ pub(crate) fn kill_orphans(is_shim: impl Fn(Pid) -> bool) -> bool {
     }
     processes::stop_and_kill(|| {
         let mut found = orphans();
-        let below: Vec<Pid> = found.iter().flat_map(|pid| processes::descendants(*pid)).collect();
+        let below: Vec<Pid> =
+            found.iter().flat_map(|pid| tree::descendants_of(*pid).unwrap_or_default()).collect();
         found.extend(below);
         found
     });

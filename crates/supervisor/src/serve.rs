@@ -212,7 +212,11 @@ impl Server {
         let mut shims = Vec::new();
         reap::reap(|pid| shims.push(pid));
         for pid in shims {
-            let id = self.commands.values().find(|command| shim_is(command, pid)).map(|command| command.id);
+            let id = self
+                .commands
+                .values()
+                .find(|command| shim_is(command, pid))
+                .map(|command| command.id);
             if let Some(id) = id {
                 self.hear(id);
                 if let Some(command) = self.commands.get_mut(&id) {
@@ -220,7 +224,8 @@ impl Server {
                 }
             }
         }
-        let orphaned = |command: &Command| command.gone == Some(Tree::Orphans) && command.is_running();
+        let orphaned =
+            |command: &Command| command.gone == Some(Tree::Orphans) && command.is_running();
         if self.commands.values().any(orphaned) {
             let commands = &self.commands;
             let is_shim = |pid| commands.values().any(|command| shim_is(command, pid));
@@ -231,7 +236,8 @@ impl Server {
             }
         }
         let ended = |command: &&Command| command.shim.is_none() && command.gone == Some(Tree::Gone);
-        let ended: Vec<_> = self.commands.values().filter(ended).map(|command| command.id).collect();
+        let ended: Vec<_> =
+            self.commands.values().filter(ended).map(|command| command.id).collect();
         for id in ended {
             self.drain(id);
         }
@@ -251,7 +257,8 @@ impl Server {
     }
 
     fn do_what_is_due(&mut self) {
-        if self.commands.values().all(|command| command.due.is_none()) && self.nobody_came.is_none() {
+        if self.commands.values().all(|command| command.due.is_none()) && self.nobody_came.is_none()
+        {
             return;
         }
         let now = Instant::now();
@@ -268,10 +275,15 @@ impl Server {
     /// Gives every job its share of a turn.
     fn work(&mut self) {
         for connection in self.connections.values_mut() {
-            let jobs = connection.channels.iter().filter(|(_, channel)| matches!(channel, Channel::Job(_)));
+            let jobs = connection
+                .channels
+                .iter()
+                .filter(|(_, channel)| matches!(channel, Channel::Job(_)));
             let jobs: Vec<u32> = jobs.map(|(channel, _)| *channel).collect();
             for channel in jobs {
-                let Some(Channel::Job(job)) = connection.channels.get_mut(&channel) else { continue };
+                let Some(Channel::Job(job)) = connection.channels.get_mut(&channel) else {
+                    continue;
+                };
                 match job.work(Instant::now() + JOB_SLICE) {
                     Ok(None) => {}
                     Ok(Some(answer)) => {
@@ -311,7 +323,8 @@ impl Server {
             match channel {
                 Channel::Write(writing) => writing.abort(),
                 Channel::Command(process) => self.abandon(process),
-                Channel::Attach { .. } | Channel::Read(_) | Channel::Job(_) | Channel::Facts => {}
+                Channel::Job(job) => job.abandon(),
+                Channel::Attach { .. } | Channel::Read(_) | Channel::Facts => {}
             }
         }
         connection.socket.close(&self.epoll);

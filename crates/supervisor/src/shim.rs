@@ -15,7 +15,8 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use clawpen_os::process::{self, ExitStatus, Pid, Usage};
+use clawpen_os::events;
+use clawpen_os::process::{self, ExitStatus, Pid, Reaped, Usage};
 use clawpen_os::sockets;
 use clawpen_os::spawn::{SpawnError, Step};
 use clawpen_os::tree;
@@ -61,7 +62,9 @@ fn watch(prepared: Prepared, confinement: &Confinement, status: BorrowedFd<'_>) 
 
     let mut total = Total::default();
     let main = wait_for(child.pid(), &mut total)?;
-    let clean = tree::kill_descendants(TREE_LIMIT, &mut |ended| total.add(&ended.usage)).is_ok();
+    // Nearly every command leaves nothing; looking for more than that costs a walk through `/proc`.
+    let clean = matches!(process::reap_any()?, Reaped::NoChildren)
+        || tree::kill_descendants(TREE_LIMIT, &mut |ended| total.add(&ended.usage)).is_ok();
     sockets::send(status, &total.message(main, clean), &[]).map(drop)
 }
 
@@ -108,6 +111,12 @@ pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// Whether the shim could still say something.
+pub(crate) fn is_connected(status: BorrowedFd<'_>) -> bool {
+    let look = events::poll(&[(status, events::Interest::None)], Some(Duration::ZERO));
+    look.is_ok_and(|events| events.iter().all(|event| !event.hung_up))
+}
+
 /// The next thing a shim said; `None` if there is nothing (yet, or any more).
 pub(crate) fn hear(status: BorrowedFd<'_>) -> Option<Said> {
     let mut buffer = [0_u8; MESSAGE];
@@ -121,7 +130,10 @@ pub(crate) fn hear(status: BorrowedFd<'_>) -> Option<Said> {
         }
         (b'f', rest) => {
             let (step, rest) = rest.split_first()?;
-            Some(Said::Failed { step: step_of(*step), errno: i32::from_le_bytes(*rest.first_chunk()?) })
+            Some(Said::Failed {
+                step: step_of(*step),
+                errno: i32::from_le_bytes(*rest.first_chunk()?),
+            })
         }
         (b'e', rest) => parse_end(rest),
         _ => None,
@@ -132,7 +144,11 @@ fn parse_end(text: &[u8]) -> Option<Said> {
     let (&[kind, clean], rest) = text.split_first_chunk()?;
     let (code, rest) = rest.split_first_chunk()?;
     let code = i32::from_le_bytes(*code);
-    let mut numbers = rest.chunks_exact(8).filter_map(|bytes| bytes.first_chunk()).copied().map(u64::from_le_bytes);
+    let mut numbers = rest
+        .chunks_exact(8)
+        .filter_map(|bytes| bytes.first_chunk())
+        .copied()
+        .map(u64::from_le_bytes);
     let usage = WireUsage {
         user_us: numbers.next()?,
         system_us: numbers.next()?,

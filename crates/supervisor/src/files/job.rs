@@ -78,7 +78,11 @@ impl Job {
         Self::new(Task::Remove { top: Some((parent, name)), depth, levels: Vec::new() })
     }
 
-    pub(super) fn copy(from: (OwnedFd, OsString), to: (OwnedFd, OsString), copy: &Copy) -> Result<Self, Failed> {
+    pub(super) fn copy(
+        from: (OwnedFd, OsString),
+        to: (OwnedFd, OsString),
+        copy: &Copy,
+    ) -> Result<Self, Failed> {
         let (from, from_name) = from;
         let (top, name) = to;
         let seen = checked(beneath::stat_name(from.as_fd(), &from_name), &from_name)?;
@@ -96,7 +100,8 @@ impl Job {
         }
         let mut temporary = OsString::from(".clawpen-copy-");
         temporary.push(seen.inode.to_string());
-        let mut copying = Copying { levels: Vec::new(), file: None, top, temporary, name, existing };
+        let mut copying =
+            Copying { levels: Vec::new(), file: None, top, temporary, name, existing };
         let target = checked(copying.top.try_clone(), &copying.name)?;
         let temporary = copying.temporary.clone();
         copying.take(&from, &from_name, (&target, &temporary))?;
@@ -105,6 +110,14 @@ impl Job {
 
     fn new(task: Task) -> Self {
         Self { task, buffer: vec![0; PIECE] }
+    }
+
+    /// Nobody waits for it any more: a half-made copy goes, what was removed stays removed.
+    pub(crate) fn abandon(self) {
+        match self.task {
+            Task::Copy(copying) => copying.clean_up(),
+            Task::Hash { .. } | Task::Remove { .. } => {}
+        }
     }
 
     /// Works until it is done or `until` has come.
@@ -125,8 +138,7 @@ impl Job {
                 Task::Copy(copying) => match copying.copy_some(&mut self.buffer) {
                     Ok(done) => done,
                     Err(failed) => {
-                        // What was copied so far must not stay behind.
-                        let _ = beneath::remove_tree(copying.top.as_fd(), &copying.temporary);
+                        copying.clean_up();
                         return Err(failed);
                     }
                 },
@@ -142,7 +154,11 @@ impl Job {
 }
 
 /// Removes up to a few hundred entries. Says whether all is gone.
-fn remove_some(top: &mut Option<(OwnedFd, OsString)>, depth: Depth, levels: &mut Vec<Level>) -> Result<bool, Failed> {
+fn remove_some(
+    top: &mut Option<(OwnedFd, OsString)>,
+    depth: Depth,
+    levels: &mut Vec<Level>,
+) -> Result<bool, Failed> {
     if let Some((parent, name)) = top.take() {
         let kind = checked(beneath::stat_name(parent.as_fd(), &name), &name)?.kind;
         if kind != Kind::Directory {
@@ -186,7 +202,8 @@ fn enter(levels: &mut Vec<Level>, parent: OwnedFd, name: OsString) -> Result<(),
     if levels.len() >= DEPTH {
         return Err(too_deep());
     }
-    let directory = checked(beneath::open(parent.as_fd(), Path::new(&name), Open::Directory), &name)?;
+    let directory =
+        checked(beneath::open(parent.as_fd(), Path::new(&name), Open::Directory), &name)?;
     levels.push(Level { parent, name, directory });
     Ok(())
 }
@@ -198,7 +215,10 @@ impl Copying {
             let count = read(from, buffer)?;
             if count > 0 {
                 let bytes = buffer.get(..count).unwrap_or_default();
-                return to.write_all(bytes).map(|()| false).map_err(|error| io_failed(&error, "copy"));
+                return to
+                    .write_all(bytes)
+                    .map(|()| false)
+                    .map_err(|error| io_failed(&error, "copy"));
             }
             self.file = None;
         }
@@ -220,10 +240,14 @@ impl Copying {
         let seen = checked(beneath::stat_name(from.as_fd(), name), name)?;
         match seen.kind {
             Kind::File => {
-                let source = checked(beneath::open(from.as_fd(), Path::new(name), Open::Read), name)?;
+                let source =
+                    checked(beneath::open(from.as_fd(), Path::new(name), Open::Read), name)?;
                 // It may have become something else since; a pipe would give no bytes, a link was refused.
                 if checked(beneath::stat(source.as_fd()), name)?.kind != Kind::File {
-                    return Err(failed(ErrorCode::NotRegular, format!("`{}` has changed", name.display())));
+                    return Err(failed(
+                        ErrorCode::NotRegular,
+                        format!("`{}` has changed", name.display()),
+                    ));
                 }
                 let how = Open::CreateNew { mode: seen.mode & 0o777 };
                 let target = checked(beneath::open(to.as_fd(), Path::new(to_name), how), name)?;
@@ -233,21 +257,38 @@ impl Copying {
                 if self.levels.len() >= DEPTH {
                     return Err(too_deep());
                 }
-                let from = checked(beneath::open(from.as_fd(), Path::new(name), Open::Directory), name)?;
+                let from =
+                    checked(beneath::open(from.as_fd(), Path::new(name), Open::Directory), name)?;
                 checked(beneath::make_directory(to.as_fd(), to_name, 0o700), name)?;
-                let to = checked(beneath::open(to.as_fd(), Path::new(to_name), Open::Directory), name)?;
+                let to =
+                    checked(beneath::open(to.as_fd(), Path::new(to_name), Open::Directory), name)?;
                 let names = all_names(&from, name)?;
                 self.levels.push(CopyLevel { from, to, names, mode: seen.mode & 0o777 });
             }
             Kind::Symlink => {
                 let text = checked(beneath::read_link(from.as_fd(), name), name)?;
-                checked(beneath::symlink(&text, Place { directory: to.as_fd(), name: to_name }), name)?;
+                checked(
+                    beneath::symlink(&text, Place { directory: to.as_fd(), name: to_name }),
+                    name,
+                )?;
             }
-            Kind::Fifo | Kind::Socket | Kind::CharacterDevice | Kind::BlockDevice | Kind::Unknown => {
-                return Err(failed(ErrorCode::NotRegular, format!("`{}` cannot be copied", name.display())));
+            Kind::Fifo
+            | Kind::Socket
+            | Kind::CharacterDevice
+            | Kind::BlockDevice
+            | Kind::Unknown => {
+                return Err(failed(
+                    ErrorCode::NotRegular,
+                    format!("`{}` cannot be copied", name.display()),
+                ));
             }
         }
         Ok(())
+    }
+
+    /// What was copied so far must not stay behind.
+    fn clean_up(&self) {
+        let _ = beneath::remove_tree(self.top.as_fd(), &self.temporary);
     }
 
     fn move_into_place(&mut self) -> Result<bool, Failed> {

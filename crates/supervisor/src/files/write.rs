@@ -49,7 +49,9 @@ impl Writing {
             Some(Kind::Directory) => {
                 return Err(failed(ErrorCode::IsDirectory, format!("`{shown}` is a directory")));
             }
-            Some(_) => return Err(failed(ErrorCode::NotRegular, format!("`{shown}` is no regular file"))),
+            Some(_) => {
+                return Err(failed(ErrorCode::NotRegular, format!("`{shown}` is no regular file")));
+            }
         }
         if write.mode == WriteMode::Create && old.is_some() {
             return Err(failed(ErrorCode::Exists, format!("`{shown}` exists")));
@@ -58,7 +60,8 @@ impl Writing {
         let created = old.is_none();
         let place = Path::new(&name);
         if write.mode == WriteMode::Append {
-            let file = beneath::open(directory.as_fd(), place, Open::Append { mode }).map_err(check)?;
+            let file =
+                beneath::open(directory.as_fd(), place, Open::Append { mode }).map_err(check)?;
             // Whatever stood there a moment ago: only a regular file is written to.
             if beneath::stat(file.as_fd()).map_err(check)?.kind != Kind::File {
                 return Err(failed(ErrorCode::NotRegular, format!("`{shown}` is no regular file")));
@@ -81,7 +84,8 @@ impl Writing {
             }
             file
         } else {
-            beneath::open(directory.as_fd(), temporary_place, Open::CreateNew { mode }).map_err(check)?
+            beneath::open(directory.as_fd(), temporary_place, Open::CreateNew { mode })
+                .map_err(check)?
         };
         let existing =
             if write.mode == WriteMode::Create { Existing::Keep } else { Existing::Replace };
@@ -125,7 +129,10 @@ impl Writing {
 /// The directory and name that a write ends up at, and what is there. A link at the end is followed by
 /// hand, one step at a time, because the new file must be made beside what the link leads to; the kernel
 /// still resolves every step beneath the root.
-fn follow_links(found: &Found<'_>, parents: Parents) -> Result<(OwnedFd, OsString, Option<Kind>), Failed> {
+fn follow_links(
+    found: &Found<'_>,
+    parents: Parents,
+) -> Result<(OwnedFd, OsString, Option<Kind>), Failed> {
     let mut path = found.path.clone();
     for _ in 0..LINKS {
         let check = |error: io::Error| io_failed(&error, &path.display().to_string());
@@ -137,16 +144,22 @@ fn follow_links(found: &Found<'_>, parents: Parents) -> Result<(OwnedFd, OsStrin
         let (directory, name) = beneath::open_parent(found.root, &path).map_err(check)?;
         match beneath::stat_name(directory.as_fd(), &name) {
             Ok(seen) if seen.kind == Kind::Symlink => {
-                let leads_to = PathBuf::from(beneath::read_link(directory.as_fd(), &name).map_err(check)?);
+                let leads_to =
+                    PathBuf::from(beneath::read_link(directory.as_fd(), &name).map_err(check)?);
                 // An absolute link replaces the whole path here and is refused by the kernel in the next
                 // round, unless the root is `/` itself.
                 if leads_to.is_absolute() && !found.takes_absolute_links {
-                    return Err(failed(ErrorCode::Outside, format!("`{}` is an absolute link", path.display())));
+                    return Err(failed(
+                        ErrorCode::Outside,
+                        format!("`{}` is an absolute link", path.display()),
+                    ));
                 }
                 path = path.parent().unwrap_or(Path::new("")).join(leads_to);
             }
             Ok(seen) => return Ok((directory, name, Some(seen.kind))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((directory, name, None)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok((directory, name, None));
+            }
             Err(error) => return Err(check(error)),
         }
     }

@@ -55,7 +55,10 @@ impl Builder<'_> {
             }
             MountStep::Bind { target, .. } | MountStep::Device { target, .. } => {
                 let tree = self.trees.pop_front().ok_or_else(|| {
-                    Failure::new(format!("the maker handed nothing over for `{}`", target.display()))
+                    Failure::new(format!(
+                        "the maker handed nothing over for `{}`",
+                        target.display()
+                    ))
                 })?;
                 self.place(&tree, target)?;
                 if is_root(target) {
@@ -73,7 +76,12 @@ impl Builder<'_> {
                     FsOption::Text("ptmxmode", "0666"),
                     FsOption::Text("mode", "0620"),
                 ];
-                self.filesystem("devpts", &options, MountFlags::NO_SUID | MountFlags::NO_EXEC, target)
+                self.filesystem(
+                    "devpts",
+                    &options,
+                    MountFlags::NO_SUID | MountFlags::NO_EXEC,
+                    target,
+                )
             }
             MountStep::Mqueue { target } => {
                 let flags = MountFlags::NO_SUID | MountFlags::NO_DEV | MountFlags::NO_EXEC;
@@ -105,8 +113,8 @@ impl Builder<'_> {
         permissions: u32,
         flags: MountFlags,
     ) -> Result<(), Failure> {
-        let [size, inodes, uid, gid] =
-            [size, inodes, self.user.uid.into(), self.user.gid.into()].map(|number: u64| number.to_string());
+        let [size, inodes, uid, gid] = [size, inodes, self.user.uid.into(), self.user.gid.into()]
+            .map(|number: u64| number.to_string());
         let mode = format!("{:o}", permissions & 0o1777);
         let mut options = vec![
             FsOption::Text("size", &size),
@@ -161,8 +169,10 @@ impl Builder<'_> {
             let options = [FsOption::Text("size", "4k"), FsOption::Text("mode", "0555")];
             Mount::new_filesystem("tmpfs", &options, flags).step_with(mask)?
         } else {
-            let null = beneath::open(self.host.as_fd(), Path::new("dev/null"), Open::Handle).step_with(mask)?;
-            let cover = Mount::clone_of(null.as_fd(), Path::new(""), Extent::One).step_with(mask)?;
+            let null = beneath::open(self.host.as_fd(), Path::new("dev/null"), Open::Handle)
+                .step_with(mask)?;
+            let cover =
+                Mount::clone_of(null.as_fd(), Path::new(""), Extent::One).step_with(mask)?;
             cover.restrict(flags, Extent::One).step_with(mask)?;
             cover
         };
@@ -176,10 +186,12 @@ impl Builder<'_> {
         }
         let flags = MountFlags::READ_ONLY;
         if is_root(target) {
-            return mounts::restrict_at(self.root(), Path::new(""), flags, Extent::One).step_with(protect);
+            return mounts::restrict_at(self.root(), Path::new(""), flags, Extent::One)
+                .step_with(protect);
         }
         let there = beneath::open(self.root(), target, Open::Handle).step_with(protect)?;
-        let copy = Mount::clone_of(there.as_fd(), Path::new(""), Extent::Tree).step_with(protect)?;
+        let copy =
+            Mount::clone_of(there.as_fd(), Path::new(""), Extent::Tree).step_with(protect)?;
         copy.restrict(flags, Extent::Tree).step_with(protect)?;
         copy.attach(there.as_fd(), Path::new("")).step_with(protect)
     }

@@ -26,6 +26,10 @@ impl Ring {
         Self { kept: VecDeque::new(), runs: VecDeque::new(), cap, start: 0 }
     }
 
+    pub(crate) fn cap(&self) -> usize {
+        self.cap
+    }
+
     /// The place of the oldest byte still here.
     pub(crate) fn start(&self) -> u64 {
         self.start
@@ -50,7 +54,9 @@ impl Ring {
             self.kept.clear();
         }
         self.kept.extend(bytes.get(lost_at_once..).unwrap_or_default());
-        while !self.kept.is_empty() && self.kept.len() + self.runs.len().saturating_sub(1) * RUN > self.cap {
+        while !self.kept.is_empty()
+            && self.kept.len() + self.runs.len().saturating_sub(1) * RUN > self.cap
+        {
             let over = self.kept.len() + (self.runs.len() - 1) * RUN - self.cap;
             let gone = over.min(self.kept.len());
             self.kept.drain(..gone);

@@ -6,10 +6,10 @@ use std::time::Duration;
 use clawpen_os::events::{self, Interest};
 use clawpen_os::process::Child;
 use clawpen_os::spawn::Step;
+use clawpen_wire::supervisor::{Attach, ErrorCode};
 use clawpen_wire::supervisor::{
     Attached, Event, Exec, ExecOutput, Failed, Output, ProcessId, Started, Stream, limits,
 };
-use clawpen_wire::supervisor::{Attach, ErrorCode};
 
 use super::connection::Channel;
 use super::watch::{ConnectionId, Token, Watched};
@@ -25,13 +25,20 @@ const CREDIT_PIECE: u32 = limits::FIRST_INPUT_WINDOW / 2;
 
 impl Server {
     /// Prepares a command; it is started at the end of the turn.
-    pub(super) fn exec(&mut self, id: ConnectionId, channel: u32, exec: &Exec) -> Result<(), Failed> {
+    pub(super) fn exec(
+        &mut self,
+        id: ConnectionId,
+        channel: u32,
+        exec: &Exec,
+    ) -> Result<(), Failed> {
         let owner = match exec.output {
             ExecOutput::Stream { window } => {
                 let credit = window.min(limits::WINDOW);
                 Owner::Stream { connection: id, channel, credit }
             }
-            ExecOutput::Background { buffer } => Owner::Background(Ring::new(self.buffer_for(buffer)?)),
+            ExecOutput::Background { buffer } => {
+                Owner::Background(Ring::new(self.buffer_for(buffer)?))
+            }
         };
         if exec.timeout_ms > limits::TIMEOUT_MS {
             return Err(failed(ErrorCode::Invalid, "the time-out is longer than 30 days"));
@@ -73,9 +80,14 @@ impl Server {
     /// A number for one more command, if there may be one.
     fn reserve(&mut self) -> Result<ProcessId, Failed> {
         let running = self.commands.values().filter(|command| command.is_running()).count();
-        let most = usize::try_from(self.plan.caps.processes).unwrap_or(limits::PROCESSES).min(limits::PROCESSES);
+        let most = usize::try_from(self.plan.caps.processes)
+            .unwrap_or(limits::PROCESSES)
+            .min(limits::PROCESSES);
         if running >= most {
-            return Err(failed(ErrorCode::Busy, format!("{running} commands are running; wait for one or kill it")));
+            return Err(failed(
+                ErrorCode::Busy,
+                format!("{running} commands are running; wait for one or kill it"),
+            ));
         }
         let process = self.next_process;
         self.next_process += 1;
@@ -101,7 +113,10 @@ impl Server {
                 return Ok(usize::try_from(wanted).unwrap_or_default());
             }
             let oldest = oldest.ok_or_else(|| {
-                failed(ErrorCode::Busy, "the background commands that run hold all buffers; ask for less or kill one")
+                failed(
+                    ErrorCode::Busy,
+                    "the background commands that run hold all buffers; ask for less or kill one",
+                )
             })?;
             self.commands.remove(&oldest);
         }
@@ -133,9 +148,8 @@ impl Server {
 
     fn tell_failure(&mut self, command: &Command, failed: Failed) {
         let told = match command.owner {
-            Owner::Stream { connection, channel, .. } | Owner::Observer { connection, channel, .. } => {
-                Some((connection, channel))
-            }
+            Owner::Stream { connection, channel, .. }
+            | Owner::Observer { connection, channel, .. } => Some((connection, channel)),
             // Its channel is still open: it ends with `Started`, which never came.
             Owner::Background(_) => self.channel_of(command.id),
             Owner::Nobody => None,
@@ -150,7 +164,8 @@ impl Server {
     fn channel_of(&self, process: ProcessId) -> Option<(ConnectionId, u32)> {
         self.connections.iter().find_map(|(id, connection)| {
             let mut channels = connection.channels.iter();
-            let found = channels.find(|(_, call)| matches!(call, Channel::Command(of) if *of == process));
+            let found =
+                channels.find(|(_, call)| matches!(call, Channel::Command(of) if *of == process));
             found.map(|(channel, _)| (*id, *channel))
         })
     }
@@ -227,7 +242,9 @@ impl Server {
         let Some(command) = self.commands.get_mut(&id) else { return };
         let room = match &command.owner {
             Owner::Stream { connection, credit, .. } => match self.connections.get(connection) {
-                Some(host) if !host.is_full() => PIECE.min(usize::try_from(*credit).unwrap_or(PIECE)),
+                Some(host) if !host.is_full() => {
+                    PIECE.min(usize::try_from(*credit).unwrap_or(PIECE))
+                }
                 Some(_) => 0,
                 None => PIECE,
             },
@@ -237,14 +254,15 @@ impl Server {
             return self.watch_outputs(id);
         }
         let tree_is_gone = command.shim.is_none() && command.gone == Some(Tree::Gone);
-        let Some(pipe) = command.output(stream) else { return };
+        let output = command.output(stream);
+        let Some(pipe) = output else { return };
         let Some(buffer) = self.buffer.get_mut(..room) else { return };
         match events::read(pipe.as_fd(), buffer) {
             Ok(count) if count > 0 => self.deliver(id, stream, count),
             Err(error) if would_block(&error) && !tree_is_gone => {}
             // The end, a terminal that was hung up (EIO), or nothing more from a tree that is gone.
             Ok(_) | Err(_) => {
-                if let Some(pipe) = pipe.take() {
+                if let Some(pipe) = output.take() {
                     pipe.close(&self.epoll);
                 }
                 self.finish(id);
@@ -302,7 +320,11 @@ impl Server {
     fn finish(&mut self, id: ProcessId) {
         let Some(command) = self.commands.get(&id) else { return };
         let has_output = command.stdout.is_some() || command.stderr.is_some();
-        if command.shim.is_some() || command.gone != Some(Tree::Gone) || has_output || !command.is_running() {
+        if command.shim.is_some()
+            || command.gone != Some(Tree::Gone)
+            || has_output
+            || !command.is_running()
+        {
             return;
         }
         let Some(mut command) = self.commands.remove(&id) else { return };
@@ -322,7 +344,9 @@ impl Server {
                 if let Some(connection) = self.connections.get_mut(connection) {
                     connection.channels.remove(channel);
                     match report {
-                        Ok(report) => connection.say(*channel, &Event::FactsReport(Box::new(report))),
+                        Ok(report) => {
+                            connection.say(*channel, &Event::FactsReport(Box::new(report)))
+                        }
                         Err(failed) => connection.fail(*channel, failed),
                     }
                 }
@@ -356,14 +380,21 @@ impl Server {
     pub(super) fn give_credit(&mut self, id: ProcessId) {
         let Some(command) = self.commands.get_mut(&id) else { return };
         let Owner::Stream { connection, channel, .. } = command.owner else { return };
-        let Some(input) = command.input.as_mut().filter(|input| input.taken >= CREDIT_PIECE) else { return };
+        let Some(input) = command.input.as_mut().filter(|input| input.taken >= CREDIT_PIECE) else {
+            return;
+        };
         let credit = std::mem::take(&mut input.taken);
         if let Some(connection) = self.connections.get_mut(&connection) {
             connection.say(channel, &Event::Credit(credit));
         }
     }
 
-    pub(super) fn attach(&mut self, id: ConnectionId, channel: u32, attach: Attach) -> Result<(), Failed> {
+    pub(super) fn attach(
+        &mut self,
+        id: ConnectionId,
+        channel: u32,
+        attach: Attach,
+    ) -> Result<(), Failed> {
         let ring = match self.commands.get(&attach.process).map(|command| &command.owner) {
             Some(Owner::Background(ring)) => ring,
             Some(_) | None => {
@@ -387,11 +418,17 @@ impl Server {
         let Owner::Background(ring) = &command.owner else { return };
         for connection in self.connections.values_mut() {
             let is_it = |call: &Channel| matches!(call, Channel::Attach { process: of, .. } if *of == process);
-            let channels: Vec<u32> =
-                connection.channels.iter().filter(|(_, call)| is_it(call)).map(|(channel, _)| *channel).collect();
+            let channels: Vec<u32> = connection
+                .channels
+                .iter()
+                .filter(|(_, call)| is_it(call))
+                .map(|(channel, _)| *channel)
+                .collect();
             for channel in channels {
                 while !connection.is_full() {
-                    let Some(Channel::Attach { next, credit, .. }) = connection.channels.get_mut(&channel) else {
+                    let Some(Channel::Attach { next, credit, .. }) =
+                        connection.channels.get_mut(&channel)
+                    else {
                         break;
                     };
                     let room = PIECE.min(usize::try_from(*credit).unwrap_or(PIECE));
@@ -399,7 +436,8 @@ impl Server {
                     let Some((offset, stream, bytes)) = piece else { break };
                     *next = offset + bytes.len() as u64;
                     *credit = credit.saturating_sub(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
-                    connection.say(channel, &Event::Output(Output { stream, offset, bytes: &bytes }));
+                    connection
+                        .say(channel, &Event::Output(Output { stream, offset, bytes: &bytes }));
                 }
                 let at_end = matches!(connection.channels.get(&channel), Some(Channel::Attach { next, .. }) if *next >= ring.end());
                 if let Some(exited) = command.exited.filter(|_| at_end) {
@@ -433,6 +471,7 @@ impl Server {
         for channel in reads {
             self.pump_read(id, channel);
         }
+        self.handle_frames(id);
     }
 
     /// There is room again for a command's output.

@@ -23,7 +23,11 @@ pub(crate) enum Channel {
     /// A command whose output goes here.
     Command(ProcessId),
     /// The output of a background command, from `next` on.
-    Attach { process: ProcessId, next: u64, credit: u32 },
+    Attach {
+        process: ProcessId,
+        next: u64,
+        credit: u32,
+    },
     Read(Reading),
     Write(Box<Writing>),
     /// Hash, copy or remove: done piece by piece, so that nothing else waits for it.

@@ -1,6 +1,5 @@
 //! One request after the other: checks that it may come now, does it, answers.
 
-use std::io;
 use std::os::fd::AsFd as _;
 
 use clawpen_os::events;
@@ -8,8 +7,8 @@ use clawpen_os::process::{self, Dumpable, Signal};
 use clawpen_os::pty::{self, Size};
 use clawpen_wire::supervisor::frame::Inbox;
 use clawpen_wire::supervisor::{
-    CONTROL, ErrorCode, Event, Failed, Hello, OLDEST_VERSION, ProcessId, ProcessList, Reach, Request, TtySize,
-    VERSION, Welcome, Written, limits,
+    CONTROL, ErrorCode, Event, Failed, Hello, OLDEST_VERSION, ProcessId, ProcessList, Reach,
+    Request, TtySize, VERSION, Welcome, Written, limits,
 };
 
 use super::connection::Channel;
@@ -17,11 +16,8 @@ use super::watch::ConnectionId;
 use super::{Server, would_block};
 use crate::exec::failed;
 use crate::faults;
-use crate::files::{self, CHUNK, Reading, Writing};
+use crate::files::{self, CHUNK, Writing};
 use crate::processes::Owner;
-
-/// Frames of one connection that are handled before the others have their turn.
-const FRAMES: usize = 64;
 
 impl Server {
     /// Reads once, and handles every whole frame that is there.
@@ -31,15 +27,21 @@ impl Server {
             // Only reached by a hang-up: whoever is told goodbye has gone already.
             return self.close(id);
         }
-        // Taken out, so that frames can be read from it while the rest of the connection changes.
-        let mut inbox = std::mem::replace(&mut connection.inbox, Inbox::of_requests());
-        match events::read(connection.socket.as_fd(), inbox.room()) {
+        match events::read(connection.socket.as_fd(), connection.inbox.room()) {
             Ok(0) => return self.close(id),
-            Ok(count) => inbox.filled(count),
+            Ok(count) => connection.inbox.filled(count),
             Err(error) if would_block(&error) => {}
             Err(_) => return self.close(id),
         }
-        for _ in 0..FRAMES * 64 {
+        self.handle_frames(id);
+    }
+
+    /// Handles whole frames as long as the host takes the answers; [`Server::resume`] goes on with the rest.
+    pub(super) fn handle_frames(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        // Taken out, so that frames can be read from it while the rest of the connection changes.
+        let mut inbox = std::mem::replace(&mut connection.inbox, Inbox::of_requests());
+        while self.connections.get(&id).is_some_and(|host| !host.leaving && !host.is_full()) {
             match inbox.next_frame() {
                 Ok(None) => break,
                 Ok(Some(frame)) => match frame.decode::<Request<'_>>() {
@@ -47,9 +49,6 @@ impl Server {
                     Err(error) => self.break_off(id, &format!("a frame cannot be read: {error}")),
                 },
                 Err(error) => self.break_off(id, &format!("a frame cannot be read: {error}")),
-            }
-            if self.connections.get(&id).is_none_or(|connection| connection.leaving) {
-                break;
             }
         }
         inbox.settle();
@@ -125,7 +124,9 @@ impl Server {
             Request::ListProcesses => return Ok(Some(self.list_processes())),
             Request::Attach(attach) => return self.attach(id, channel, attach).map(|()| None),
             Request::Kill(kill) => {
-                return self.kill(kill.process, kill.signal, kill.reach).map(|()| Some(Event::Done));
+                return self
+                    .kill(kill.process, kill.signal, kill.reach)
+                    .map(|()| Some(Event::Done));
             }
             Request::Forget(process) => return self.forget(process).map(|()| Some(Event::Done)),
             Request::Read(read) => {
@@ -139,7 +140,9 @@ impl Server {
                 self.keep(id, channel, Channel::Write(Box::new(writing)));
                 return Ok(None);
             }
-            Request::Stat(stat) => return files.stat(&stat).map(|result| Some(Event::StatResult(result))),
+            Request::Stat(stat) => {
+                return files.stat(&stat).map(|result| Some(Event::StatResult(result)));
+            }
             Request::List(list) => return files.list(&list).map(|page| Some(Event::Entries(page))),
             Request::Mkdir(mkdir) => return files.mkdir(&mkdir).map(|()| Some(Event::Done)),
             Request::Rename(rename) => return files.rename(&rename).map(|()| Some(Event::Done)),
@@ -170,16 +173,18 @@ impl Server {
     /// Closes process 1 to observers, for good. Only then may foreign code run beside it.
     fn seal(&mut self) -> Result<Event<'static>, Failed> {
         if !faults::is_off("seal") {
-            process::set_dumpable(Dumpable::No).map_err(|error| files::io_failed(&error, "seal"))?;
+            process::set_dumpable(Dumpable::No)
+                .map_err(|error| files::io_failed(&error, "seal"))?;
         }
         self.sealed = true;
         Ok(Event::Done)
     }
 
     fn list_processes(&self) -> Event<'static> {
-        let shown = self.commands.values().filter(|command| {
-            matches!(command.owner, Owner::Stream { .. } | Owner::Background(_))
-        });
+        let shown = self
+            .commands
+            .values()
+            .filter(|command| matches!(command.owner, Owner::Stream { .. } | Owner::Background(_)));
         let most = limits::PROCESSES + limits::FINISHED_PROCESSES;
         let processes = shown.take(most).map(crate::processes::Command::entry).collect();
         Event::ProcessList(ProcessList { processes })
@@ -191,8 +196,12 @@ impl Server {
         let command = self
             .commands
             .get_mut(&process)
-            .filter(|command| command.is_running() && !matches!(command.owner, Owner::Observer { .. }))
-            .ok_or_else(|| failed(ErrorCode::NoProcess, format!("no command {process} is running")))?;
+            .filter(|command| {
+                command.is_running() && !matches!(command.owner, Owner::Observer { .. })
+            })
+            .ok_or_else(|| {
+                failed(ErrorCode::NoProcess, format!("no command {process} is running"))
+            })?;
         match reach {
             Reach::Process => command.signal(signal),
             Reach::Tree => command.signal_tree(signal),
@@ -202,9 +211,10 @@ impl Server {
 
     fn forget(&mut self, process: ProcessId) -> Result<(), Failed> {
         match self.commands.get(&process) {
-            Some(command) if command.is_running() => {
-                Err(failed(ErrorCode::Busy, format!("command {process} is still running; kill it first")))
-            }
+            Some(command) if command.is_running() => Err(failed(
+                ErrorCode::Busy,
+                format!("command {process} is still running; kill it first"),
+            )),
             Some(_) => {
                 self.commands.remove(&process);
                 Ok(())
@@ -226,7 +236,8 @@ impl Server {
                 let process = *process;
                 self.pump_attached(process);
             }
-            (Some(Channel::Attach { .. }), Request::Detach) | (Some(Channel::Read(_)), Request::ReadStop) => {
+            (Some(Channel::Attach { .. }), Request::Detach)
+            | (Some(Channel::Read(_)), Request::ReadStop) => {
                 connection.channels.remove(&channel);
                 connection.say(channel, &Event::Done);
             }
@@ -235,7 +246,9 @@ impl Server {
                 self.pump_read(id, channel);
             }
             (Some(Channel::Write(_)), request) => self.continue_write(id, channel, request),
-            (Some(_), _) => self.break_off(id, &format!("a request that makes no sense on channel {channel}")),
+            (Some(_), _) => {
+                self.break_off(id, &format!("a request that makes no sense on channel {channel}"))
+            }
             (None, _) => {}
         }
     }
@@ -285,7 +298,9 @@ impl Server {
                 }
             },
             Request::WriteCommit => {
-                let Some(Channel::Write(writing)) = connection.channels.remove(&channel) else { return };
+                let Some(Channel::Write(writing)) = connection.channels.remove(&channel) else {
+                    return;
+                };
                 match Writing::commit(*writing) {
                     Ok((bytes, created)) => {
                         connection.say(channel, &Event::Written(Written { bytes, created }));
@@ -294,7 +309,9 @@ impl Server {
                 }
             }
             Request::WriteAbort => {
-                let Some(Channel::Write(writing)) = connection.channels.remove(&channel) else { return };
+                let Some(Channel::Write(writing)) = connection.channels.remove(&channel) else {
+                    return;
+                };
                 writing.abort();
                 connection.say(channel, &Event::Done);
             }
@@ -306,7 +323,9 @@ impl Server {
     pub(super) fn pump_read(&mut self, id: ConnectionId, channel: u32) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         while !connection.is_full() {
-            let Some(Channel::Read(reading)) = connection.channels.get_mut(&channel) else { return };
+            let Some(Channel::Read(reading)) = connection.channels.get_mut(&channel) else {
+                return;
+            };
             if reading.is_done() {
                 connection.channels.remove(&channel);
                 return connection.say(channel, &Event::Done);
@@ -348,6 +367,11 @@ fn belongs_to_call(request: &Request<'_>) -> bool {
 fn needs_seal(request: &Request<'_>) -> bool {
     !matches!(
         request,
-        Request::Hello(_) | Request::Facts | Request::Seal | Request::Ping | Request::Shutdown | Request::ListProcesses
+        Request::Hello(_)
+            | Request::Facts
+            | Request::Seal
+            | Request::Ping
+            | Request::Shutdown
+            | Request::ListProcesses
     )
 }
