@@ -15,3 +15,5 @@ pub mod pen_view;
 pub mod seccomp;
 pub mod session_store;
 pub mod supervisor_image;
+pub mod terminal;
+pub mod transfer;

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clawpen_os::cgroups::{Controller, Hierarchies};
+use clawpen_os::rlimits::{self, Limit, Resource};
 use clawpen_os::{landlock, process, seccomp};
 use clawpen_rules::native::ids::Helpers;
 use clawpen_rules::native::{Offer, Support};
@@ -123,4 +124,12 @@ fn cgroups() -> Vec<CgroupPlace> {
             CgroupPlace { controller: name, directory, support }
         })
         .collect()
+}
+
+/// Lets this process open as many files as it may: each sandbox takes a few.
+pub fn raise_open_files() {
+    // Without the raise fewer sandboxes fit, and the one too many says so.
+    if let Ok(Limit { hard, .. }) = rlimits::get(Resource::OpenFiles) {
+        drop(rlimits::set(Resource::OpenFiles, Limit { soft: hard, hard }));
+    }
 }
