@@ -58,7 +58,7 @@ pub(super) fn make(request: &Request<'_>, spec: &PenSpec) -> Result<Made, StartF
         .map_err(failed("make the pen's socket"))?;
     let (ours, theirs) =
         sockets::pair(sockets::Kind::Messages).map_err(failed("make a socket pair"))?;
-    let image = supervisor_image::open().map_err(failed("unpack the supervisor"))?;
+    let image = supervisor_image::program().map_err(failed("unpack the supervisor"))?;
     let words = |words: &[&str]| words.iter().filter_map(|word| CString::new(*word).ok()).collect();
     let maker = SpawnPlan::new(
         Image::File(image),
