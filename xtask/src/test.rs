@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use crate::services::Services;
 use crate::tools::{cargo, root, run as run_command, works};
 
-/// The suites that need more than this repository: a file in `tests/tests` each.
+/// The suites that need more than this repository: a file or directory in `tests/tests` each.
 const SUITES: &[&str] = &["docker", "native", "escape"];
 
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
@@ -43,9 +43,9 @@ pub(crate) fn documentation() -> Result<()> {
 }
 
 fn one_suite(suite: &str, args: &[String]) -> Result<()> {
-    let file = format!("tests/tests/{suite}.rs");
-    if !root().join(&file).is_file() {
-        bail!("no suite `{suite}` here: `{file}` is missing");
+    let suites = root().join("tests/tests");
+    if !suites.join(suite).is_dir() && !suites.join(format!("{suite}.rs")).is_file() {
+        bail!("no suite `{suite}` in tests/tests");
     }
     let services = Services::start()?;
     let mut tests = runner();

@@ -6,22 +6,18 @@
 pub mod docker;
 pub mod native;
 
+use std::cell::OnceCell;
 use std::io;
 use std::path::Path;
 
 use clawpen_rules::backend::Backend;
-use clawpen_rules::container::{ContainerSpec, Network, RootFilesystem};
-use clawpen_rules::facts::{
-    self as rules_facts, Asked, Below, CgroupLimits, Interfaces, LandlockAsked, Line, Mismatch,
-    MountAsked, MountsAsked, Observed,
-};
-use clawpen_rules::mounts::Access;
-use clawpen_rules::native::{NativePen, PenUser};
+use clawpen_rules::container::ContainerSpec;
+use clawpen_rules::facts::Line;
+use clawpen_rules::native::NativePen;
 use clawpen_wire::pen::Lifetime;
 
-use self::docker::{Container, DockerBackend, DockerFailure};
-use crate::channel::{CallError, Channel, ConnectError};
-use crate::facts::{self, ObserveError};
+use self::docker::{DockerBackend, DockerFailure};
+use crate::channel::{CallError, Channel};
 use crate::supervisor_image;
 
 /// What to make, decided.
@@ -48,7 +44,7 @@ pub struct Place<'a> {
 /// Connections to container engines, made when first needed.
 #[derive(Debug, Default)]
 pub struct Engines {
-    docker: std::cell::OnceCell<DockerBackend>,
+    docker: OnceCell<DockerBackend>,
 }
 
 /// There is no sandbox.
@@ -56,43 +52,15 @@ pub struct Engines {
 pub enum StartError {
     #[error(transparent)]
     Native(#[from] native::StartError),
-    #[error("cannot start the container `{name}`")]
-    Docker {
-        name: String,
-        #[source]
-        cause: ContainerFailure,
-    },
-}
-
-/// Why there is no container.
-#[derive(Debug, thiserror::Error)]
-pub enum ContainerFailure {
     #[error(transparent)]
-    Engine(#[from] DockerFailure),
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    #[error("the supervisor did not report what is in force")]
-    Report(#[source] CallError),
-    #[error("what is in force cannot be observed")]
-    Observe(#[from] ObserveError),
-    #[error("the container is not what was asked for: {}", native::list(.0))]
-    Facts(Vec<Mismatch>),
+    Docker(#[from] docker::StartError),
 }
 
 /// A running sandbox whose facts hold. Dropping it ends it, unless it was made to stay.
 #[derive(Debug)]
-pub enum Sandbox<'e> {
+pub enum Sandbox {
     Native(Box<native::Pen>),
-    Docker(Box<Contained<'e>>),
-}
-
-/// A container with its connection.
-#[derive(Debug)]
-pub struct Contained<'e> {
-    // First, so that process 1 ends by itself before the engine is asked to remove it.
-    channel: Channel,
-    container: Container<'e>,
-    facts: Vec<Line>,
+    Docker(Box<docker::Pen>),
 }
 
 impl Engines {
@@ -112,7 +80,7 @@ impl Engines {
         plan: &Plan,
         place: Place<'_>,
         lifetime: Lifetime,
-    ) -> Result<Sandbox<'_>, StartError> {
+    ) -> Result<Sandbox, StartError> {
         match plan {
             Plan::Native(plan) => {
                 let request = native::Request {
@@ -125,85 +93,21 @@ impl Engines {
                 Ok(Sandbox::Native(Box::new(native::Pen::start(&request)?)))
             }
             Plan::Docker(spec) => {
-                let contained = self.contain(spec, place, lifetime);
-                let contained = contained.map_err(|cause| StartError::Docker {
-                    name: place.name.to_owned(),
-                    cause,
-                })?;
-                Ok(Sandbox::Docker(Box::new(contained)))
+                let start = |cause| docker::StartError { name: place.name.to_owned(), cause };
+                let engine = self.docker(place.state_dir).map_err(start)?;
+                let pen = docker::Pen::start(engine, spec, lifetime)?;
+                Ok(Sandbox::Docker(Box::new(pen)))
             }
         }
     }
-
-    fn contain(
-        &self,
-        spec: &ContainerSpec,
-        place: Place<'_>,
-        lifetime: Lifetime,
-    ) -> Result<Contained<'_>, ContainerFailure> {
-        let (container, stream) = self.docker(place.state_dir)?.create(spec, lifetime)?;
-        let mut channel = Channel::connect(stream, container.first_process())?;
-        let asked = asked_of_container(spec, container.ids());
-        let outside = match facts::outside(container.first_process(), None) {
-            Ok(outside) => Some(outside),
-            // The engine's processes are root's; who may use the engine need not be root.
-            Err(ObserveError::Read { cause, .. }) if cause.kind() == io::ErrorKind::PermissionDenied => None,
-            Err(error) => return Err(error.into()),
-        };
-        let report = channel.facts().map_err(ContainerFailure::Report)?;
-        let observed = Observed {
-            host_namespaces: facts::own_namespaces()?,
-            outside,
-            inside: facts::inside(&report)?,
-        };
-        let facts = rules_facts::decide(&asked, &observed).map_err(ContainerFailure::Facts)?;
-        channel.seal().map_err(ContainerFailure::Report)?;
-        Ok(Contained { channel, container, facts })
-    }
 }
 
-/// What must be found in a container, from the spec it was made of.
-fn asked_of_container(spec: &ContainerSpec, ids: Option<(u32, u32)>) -> Asked {
-    let (uid, gid) = ids.unwrap_or_default();
-    let flag = |access| match access {
-        Access::ReadOnly => "ro",
-        Access::ReadWrite => "rw",
-    };
-    let mount = |target: &str, flag| MountAsked {
-        target: target.to_owned(),
-        flags: vec![flag],
-        below: Below::Submounts,
-    };
-    let root = match spec.root() {
-        RootFilesystem::ReadOnly => "ro",
-        RootFilesystem::Writable => "rw",
-    };
-    let mut mounts =
-        vec![MountAsked { target: "/".to_owned(), flags: vec![root], below: Below::Nothing }];
-    mounts.extend(spec.mounts().iter().map(|own| mount(&own.target, flag(own.access))));
-    mounts.extend(spec.binds().iter().map(|bind| mount(bind.target(), flag(bind.access()))));
-    Asked {
-        backend: Backend::Docker,
-        user: PenUser { uid, gid },
-        ids: None,
-        namespaces: vec!["pid", "mnt", "net", "ipc", "uts"],
-        mounts: MountsAsked::AtLeast(mounts),
-        interfaces: match spec.network() {
-            Network::None => Interfaces::LoopbackOnly,
-            Network::EngineDefault | Network::Named(_) | Network::Joined(_) => Interfaces::Given,
-        },
-        rlimits: Vec::new(),
-        cgroup: CgroupLimits::default(),
-        landlock: LandlockAsked::IfPresent,
-    }
-}
-
-impl Sandbox<'_> {
+impl Sandbox {
     /// The connection to process 1.
     pub fn channel(&mut self) -> Result<&mut Channel, CallError> {
         match self {
             Self::Native(pen) => pen.channel(),
-            Self::Docker(contained) => Ok(&mut contained.channel),
+            Self::Docker(pen) => pen.channel(),
         }
     }
 
@@ -211,7 +115,7 @@ impl Sandbox<'_> {
     pub fn facts(&self) -> &[Line] {
         match self {
             Self::Native(pen) => pen.facts(),
-            Self::Docker(contained) => &contained.facts,
+            Self::Docker(pen) => pen.facts(),
         }
     }
 
@@ -219,7 +123,7 @@ impl Sandbox<'_> {
     pub fn first_process(&self) -> u32 {
         match self {
             Self::Native(pen) => pen.pid(),
-            Self::Docker(contained) => contained.container.first_process(),
+            Self::Docker(pen) => pen.pid(),
         }
     }
 
@@ -234,11 +138,7 @@ impl Sandbox<'_> {
     pub fn remove(self) -> Result<(), RemoveError> {
         match self {
             Self::Native(pen) => pen.remove().map_err(RemoveError::Native),
-            Self::Docker(contained) => {
-                let Contained { channel, container, facts: _ } = *contained;
-                drop(channel);
-                container.remove().map_err(RemoveError::Docker)
-            }
+            Self::Docker(pen) => pen.remove().map_err(RemoveError::Docker),
         }
     }
 }

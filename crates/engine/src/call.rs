@@ -74,8 +74,8 @@ pub fn prepare(store: &Store, target: &Target<'_>) -> Result<Prepared, OpenError
     let agent = explanation.session.agent().clone();
     let backend = enforcement::decide(config, &agent, &explanation.sandbox);
     let refused = |list: Vec<String>| OpenError::Refused(list);
-    let backend = backend
-        .map_err(|found| refused(found.iter().map(Unenforced::to_string).collect()))?;
+    let backend =
+        backend.map_err(|found| refused(found.iter().map(Unenforced::to_string).collect()))?;
     let spec = explanation.runtime.spec.clone();
     let spec = spec.map_err(|found: ContainerRefused| refused(vec![found.to_string()]))?;
     let own = store.loaded.own.resolve(&agent);
@@ -84,7 +84,8 @@ pub fn prepare(store: &Store, target: &Target<'_>) -> Result<Prepared, OpenError
         Backend::Native => {
             let offer = if needs_cgroup(docker) { machine::offer() } else { Offer::default() };
             let pen = native_rules::decide(&spec, docker, &own.native, &offer);
-            let pen = pen.map_err(|found| refused(found.iter().map(KeyRefused::to_string).collect()))?;
+            let pen =
+                pen.map_err(|found| refused(found.iter().map(KeyRefused::to_string).collect()))?;
             let require = requirements(own.native.require.as_ref())?;
             Plan::Native(Box::new(backend::NativePlan { pen, require }))
         }
@@ -135,11 +136,7 @@ fn requirements(setting: Option<&Setting<Vec<String>>>) -> Result<Vec<Requiremen
 
 impl Prepared {
     /// Makes the sandbox and proves it.
-    pub fn open<'e>(
-        &self,
-        engines: &'e Engines,
-        lifetime: Lifetime,
-    ) -> Result<Sandbox<'e>, OpenError> {
+    pub fn open(&self, engines: &Engines, lifetime: Lifetime) -> Result<Sandbox, OpenError> {
         self.ensure_workspace()?;
         let name = self.explanation.runtime.name.as_str();
         let place = backend::Place { name, state_dir: &self.state_dir };

@@ -38,10 +38,7 @@ pub fn own_namespaces() -> Result<Vec<(String, u64)>, ObserveError> {
 }
 
 /// Process 1 of a sandbox, seen from here. It must still be open to observers.
-pub fn outside(
-    first_process: u32,
-    cgroup: Option<CgroupLimits>,
-) -> Result<Outside, ObserveError> {
+pub fn outside(first_process: u32, cgroup: Option<CgroupLimits>) -> Result<Outside, ObserveError> {
     let process = first_process.to_string();
     let text = |file: &str| {
         let path = PathBuf::from(format!("/proc/{process}/{file}"));

@@ -110,19 +110,16 @@ pub fn offer() -> Offer {
 
 fn cgroups() -> Vec<CgroupPlace> {
     let hierarchies = Hierarchies::find().ok();
-    let places = [
-        ("memory", Controller::Memory),
-        ("pids", Controller::Pids),
-        ("cpu", Controller::Cpu),
-    ];
+    let places =
+        [("memory", Controller::Memory), ("pids", Controller::Pids), ("cpu", Controller::Cpu)];
     places
         .into_iter()
         .map(|(name, controller)| {
             let place = hierarchies.as_ref().and_then(|found| found.place(controller));
             let directory = place.map(|(path, _)| path.to_owned());
-            let is_ours = directory.as_ref().is_some_and(|path| {
-                rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
-            });
+            let is_ours = directory
+                .as_ref()
+                .is_some_and(|path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok());
             let support = if is_ours { Support::Yes } else { Support::No };
             CgroupPlace { controller: name, directory, support }
         })

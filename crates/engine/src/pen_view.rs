@@ -29,8 +29,8 @@ use clawpen_wire::pen::{
 };
 
 pub(crate) use etc::HOST_NAME;
-pub use host::{Host, ViewError};
 use host::Found;
+pub use host::{Host, ViewError};
 
 /// Directories of programs. What is a link on the host stays one.
 const SYSTEM: &[&str] = &["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
@@ -181,7 +181,10 @@ impl Builder {
     fn devices(&mut self) {
         for name in DEVICES {
             let path = format!("/dev/{name}");
-            self.step(MountStep::Device { source: path.clone().into(), target: path.clone().into() });
+            self.step(MountStep::Device {
+                source: path.clone().into(),
+                target: path.clone().into(),
+            });
             self.mounted(&path, &["nosuid", "noexec"], Below::Nothing);
             self.open(&path, LandlockAccess::ReadWriteFiles);
         }
@@ -216,17 +219,16 @@ impl Builder {
     }
 
     fn memory(&mut self, configured: &[Tmpfs]) {
-        let usual = MEMORY.iter().filter(|path| configured.iter().all(|tmpfs| tmpfs.path != **path));
+        let usual =
+            MEMORY.iter().filter(|path| configured.iter().all(|tmpfs| tmpfs.path != **path));
         let all: Vec<Tmpfs> =
             usual.map(|path| Tmpfs::plain(path)).chain(configured.iter().cloned()).collect();
         for Tmpfs { path, bytes, mode, programs } in &all {
             let (bits, flags, access): (_, &[_], _) = match programs {
                 Programs::Run => (0, &["nosuid", "nodev"], LandlockAccess::Full),
-                Programs::Refused => (
-                    MountFlags::NO_EXEC,
-                    &["nosuid", "nodev", "noexec"],
-                    LandlockAccess::ReadWrite,
-                ),
+                Programs::Refused => {
+                    (MountFlags::NO_EXEC, &["nosuid", "nodev", "noexec"], LandlockAccess::ReadWrite)
+                }
             };
             self.step(MountStep::Tmpfs {
                 target: path.into(),

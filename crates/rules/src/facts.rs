@@ -96,6 +96,8 @@ pub enum LandlockAsked {
     Required,
     /// Where the kernel has it, it must be in force.
     IfPresent,
+    /// Everything is open to it: there is no place where it could be seen to refuse.
+    OpenEverywhere,
 }
 
 /// What was observed.

@@ -148,6 +148,11 @@ impl Command {
         self.exited.is_none()
     }
 
+    /// Whether its shim has told that it runs, or can no longer tell.
+    pub(crate) fn is_told(&self) -> bool {
+        self.pid != 0 || self.shim.is_none()
+    }
+
     /// Takes what the shim said, except a failure, which is the caller's to tell.
     pub(crate) fn hear(&mut self, said: Said) {
         match said {

@@ -159,7 +159,7 @@ fn in_sandbox(
 fn attended(
     job: &Job<'_>,
     command: &Command,
-    sandbox: &mut Sandbox<'_>,
+    sandbox: &mut Sandbox,
 ) -> Result<Exited, CallError> {
     let (stdin, stdout) = (io::stdin(), io::stdout());
     let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
@@ -184,7 +184,7 @@ fn attended(
 }
 
 /// The sandbox was for this command only.
-fn finish(sandbox: Sandbox<'_>, output: &Output) {
+fn finish(sandbox: Sandbox, output: &Output) {
     if let Err(error) = sandbox.remove() {
         output.note(&crate::config_report::chain(&error).replacen("error", "warning", 1));
     }

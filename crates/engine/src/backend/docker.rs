@@ -1,22 +1,24 @@
 //! Sandboxes that are containers of a Docker engine on this machine.
 //!
-//! Takes a checked [`ContainerSpec`]; gives a running container that is exactly that, with our
-//! supervisor as its first process, and a stream to it. There is no other way in: nothing here runs
-//! a command through the engine.
+//! Takes a checked [`ContainerSpec`]; gives a [`Pen`]: a running container that is exactly that,
+//! with our supervisor as its first process, whose facts hold. There is no other way in: nothing
+//! here runs a command through the engine.
 //!
 //! ```text
 //! image ─► meeting place ─► create ─► plan ─► start ─► inspect = request? ─► meet the supervisor
 //!                             └───────── any failure: removed ─────────┘
 //! ```
 //!
-//! The caller proves who is at the other end of the stream (its process number is
-//! [`Container::first_process`]), compares facts and seals before the first command. Never decides
-//! what a container may be.
+//! [`Pen::start`] goes on from there: it proves who is at the other end (by the process number that
+//! the engine names), compares facts and seals before the first command. Never decides what a
+//! container may be.
 
+mod cgroup;
 mod engine;
 mod failure;
 mod inspection;
 mod meeting;
+mod pen;
 mod plan;
 mod request;
 mod user;
@@ -26,6 +28,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ImageInspect};
@@ -36,6 +39,7 @@ use sha2::{Digest as _, Sha256};
 pub use self::engine::locate;
 pub use self::failure::{Action, DockerFailure};
 pub use self::inspection::Difference;
+pub use self::pen::{Pen, StartError};
 
 use self::engine::Engine;
 use self::meeting::{Life, MeetingPlace, Met, Watch};
@@ -50,20 +54,19 @@ const RUN_LABEL: &str = "clawpen.run";
 /// A Docker engine, and where we keep what its containers need of us.
 #[derive(Debug)]
 pub struct DockerBackend {
-    engine: Engine,
+    engine: Arc<Engine>,
     home: PathBuf,
     supervisor: &'static [u8],
 }
 
 /// A running container. One that was just made is removed with the value, unless it is kept.
 #[derive(Debug)]
-pub struct Container<'a> {
-    engine: &'a Engine,
+pub struct Container {
+    engine: Arc<Engine>,
     id: String,
     place: MeetingPlace,
     first_process: u32,
-    /// Who its processes are, in numbers; unknown for one that was found.
-    ids: Option<(u32, u32)>,
+    user: (u32, u32),
     inspection: ContainerInspectResponse,
     at_the_end: AtTheEnd,
 }
@@ -83,7 +86,7 @@ impl DockerBackend {
         home: &Path,
         supervisor: &'static [u8],
     ) -> Result<Self, DockerFailure> {
-        let engine = Engine::connect(socket)?;
+        let engine = Arc::new(Engine::connect(socket)?);
         Ok(Self { engine, home: home.to_owned(), supervisor })
     }
 
@@ -92,7 +95,7 @@ impl DockerBackend {
         &self,
         spec: &ContainerSpec,
         lifetime: Lifetime,
-    ) -> Result<(Container<'_>, UnixStream), DockerFailure> {
+    ) -> Result<(Container, UnixStream), DockerFailure> {
         let image = self.engine.image(spec.image())?;
         check_kind(spec, &image)?;
         self.check_abilities(spec)?;
@@ -110,17 +113,16 @@ impl DockerBackend {
         let id = self.engine.create(spec.identity().name.as_str(), asked.clone())?;
         // From here on the value removes the container, whatever happens.
         let mut container = Container {
-            engine: &self.engine,
+            engine: Arc::clone(&self.engine),
             id,
             place,
             first_process: 0,
-            ids: None,
+            user: (0, 0),
             inspection: ContainerInspectResponse::default(),
             at_the_end: AtTheEnd::Remove,
         };
-        let user = container.user(spec, &image)?;
-        container.ids = Some(user);
-        container.place.lay_out(&plan::bytes(spec, &image, user, lifetime)?)?;
+        container.user = container.find_user(spec, &image)?;
+        container.place.lay_out(&plan::bytes(spec, &image, container.user, lifetime)?)?;
         container.start(&asked, image.id.as_deref().unwrap_or_default())?;
         let stream = container.meet(&watch)?;
         Ok((container, stream))
@@ -128,7 +130,7 @@ impl DockerBackend {
 
     /// Finds a running container that was kept; `None` if there is none of that name, or it is not
     /// ours, or has ended. Its value leaves it running.
-    pub fn open(&self, name: &str) -> Result<Option<Container<'_>>, DockerFailure> {
+    pub fn open(&self, name: &str) -> Result<Option<Container>, DockerFailure> {
         let inspection = match self.engine.inspect(name) {
             Err(DockerFailure::Refused { status: 404, .. }) => return Ok(None),
             inspection => inspection?,
@@ -140,11 +142,12 @@ impl DockerBackend {
             return Ok(None);
         };
         Ok(Some(Container {
-            engine: &self.engine,
+            engine: Arc::clone(&self.engine),
             id: inspection.id.clone().unwrap_or_else(|| name.to_owned()),
             place,
             first_process,
-            ids: None,
+            // Whoever it was proven to be when it was made.
+            user: (0, 0),
             inspection,
             at_the_end: AtTheEnd::Leave,
         }))
@@ -196,7 +199,7 @@ impl DockerBackend {
     }
 }
 
-impl Container<'_> {
+impl Container {
     /// The engine's name for it, which is never used twice.
     pub fn id(&self) -> &str {
         &self.id
@@ -205,11 +208,6 @@ impl Container<'_> {
     /// Its first process, as this machine numbers it.
     pub const fn first_process(&self) -> u32 {
         self.first_process
-    }
-
-    /// User and group of its processes, if it was just made.
-    pub const fn ids(&self) -> Option<(u32, u32)> {
-        self.ids
     }
 
     /// What the engine said of it after the start.
@@ -237,13 +235,13 @@ impl Container<'_> {
     }
 
     /// Who its processes will be, in numbers.
-    fn user(
+    fn find_user(
         &self,
         spec: &ContainerSpec,
         image: &ImageInspect,
     ) -> Result<(u32, u32), DockerFailure> {
         let name = request::user(spec, image);
-        let text = |path| {
+        let text = |path| -> Result<String, DockerFailure> {
             let file = self.engine.file(&self.id, path)?.unwrap_or_default();
             Ok(String::from_utf8_lossy(&file).into_owned())
         };
@@ -294,7 +292,7 @@ impl Container<'_> {
     }
 }
 
-impl Drop for Container<'_> {
+impl Drop for Container {
     fn drop(&mut self) {
         if self.at_the_end == AtTheEnd::Remove {
             // The failure that led here is the one to report; a container that stays is listed

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use clawpen_rules::native::{NativePen, Root};
 
-use super::host::{Found, Host, ViewError};
 use super::Builder;
+use super::host::{Found, Host, ViewError};
 
 /// Taken from the host as they are: how libraries are found, which of several programs is meant,
 /// whom TLS trusts.

@@ -209,6 +209,7 @@ impl Table<'_> {
         let (asked, holds) = match self.asked.landlock {
             LandlockAsked::Required => ("required", is_in_force),
             LandlockAsked::IfPresent => ("if the kernel has it", is_in_force || found.abi == 0),
+            LandlockAsked::OpenEverywhere => ("no place shut", true),
         };
         let inside = match found.abi {
             0 => "the kernel has none".to_owned(),

@@ -189,6 +189,7 @@ impl Server {
                 Some(said @ Said::Started { .. }) => {
                     command.hear(said);
                     self.tell_start(id);
+                    self.watch_outputs(id);
                 }
                 Some(said @ Said::Ended { .. }) => command.hear(said),
                 None => {
@@ -226,6 +227,9 @@ impl Server {
     pub(super) fn watch_outputs(&mut self, id: ProcessId) {
         let Some(command) = self.commands.get_mut(&id) else { return };
         let wanted = match &command.owner {
+            // A quick command writes before its shim can say that it runs; the host must hear that
+            // first.
+            Owner::Stream { .. } if !command.is_told() => false,
             Owner::Stream { connection, credit, .. } => {
                 *credit > 0 && self.connections.get(connection).is_some_and(|host| !host.is_full())
             }
@@ -241,6 +245,7 @@ impl Server {
     pub(super) fn pump(&mut self, id: ProcessId, stream: Stream) {
         let Some(command) = self.commands.get_mut(&id) else { return };
         let room = match &command.owner {
+            Owner::Stream { .. } if !command.is_told() => 0,
             Owner::Stream { connection, credit, .. } => match self.connections.get(connection) {
                 Some(host) if !host.is_full() => {
                     PIECE.min(usize::try_from(*credit).unwrap_or(PIECE))

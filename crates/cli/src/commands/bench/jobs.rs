@@ -80,7 +80,7 @@ impl Bench {
         Ok(call::prepare(&self.store, &target)?)
     }
 
-    fn open(&self, agent: &str, lifetime: Lifetime) -> Result<Sandbox<'_>, BenchError> {
+    fn open(&self, agent: &str, lifetime: Lifetime) -> Result<Sandbox, BenchError> {
         Ok(self.prepare(agent)?.open(&self.engines, lifetime)?)
     }
 

@@ -5,7 +5,11 @@ use std::path::PathBuf;
 
 use clawpen_rules::container::engine_limits::LimitProblem;
 
+use clawpen_rules::facts::Mismatch;
+
 use super::inspection::Difference;
+use crate::channel::{CallError, ConnectError};
+use crate::facts::ObserveError;
 
 /// What we asked of the engine when it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +97,18 @@ pub enum DockerFailure {
         #[source]
         cause: io::Error,
     },
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error("the supervisor did not report what is in force")]
+    Report(#[source] CallError),
+    #[error("what is in force cannot be observed")]
+    Observe(#[from] ObserveError),
+    #[error("the container is not what was asked for: {}; it was removed", list(.0))]
+    Facts(Vec<Mismatch>),
+    #[error("the setup command could not be run")]
+    Setup(#[source] CallError),
+    #[error("the setup command failed: {0}")]
+    SetupFailed(String),
     #[error("cannot start the thread that talks to the Docker engine")]
     Runtime(#[source] io::Error),
 }
@@ -104,6 +120,6 @@ fn last_words(text: &str) -> String {
     }
 }
 
-fn list(differences: &[Difference]) -> String {
-    differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+fn list<T: ToString>(items: &[T]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

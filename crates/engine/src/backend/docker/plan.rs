@@ -20,13 +20,12 @@ use super::failure::DockerFailure;
 use super::request;
 use crate::seccomp;
 
-/// Places that are writable whatever the root is: devices, and memory that the engine mounts.
+/// Places that are writable whatever the root is: devices, and memory that the engine mounts. Not
+/// `/proc`: what a process may write there changes what confines it, or how it looks to others.
 const ALWAYS_OPEN: &[(&str, LandlockAccess)] = &[
     ("/dev", LandlockAccess::ReadWriteFiles),
     ("/dev/shm", LandlockAccess::ReadWrite),
     ("/dev/mqueue", LandlockAccess::ReadWrite),
-    // The observer tries to write its own name there, to prove that Landlock refuses.
-    ("/proc", LandlockAccess::Read),
 ];
 
 /// The plan, as the supervisor reads it.
@@ -36,7 +35,13 @@ pub(super) fn bytes(
     (uid, gid): (u32, u32),
     lifetime: Lifetime,
 ) -> Result<Vec<u8>, DockerFailure> {
-    let env = request::environment(spec, image)
+    let mut env = request::environment(spec, image);
+    // A home that can be written to; the image's own is read-only or somebody else's.
+    if spec.env().get("HOME").is_none() {
+        env.retain(|(name, _)| name != "HOME");
+        env.push(("HOME".to_owned(), spec.workdir().to_owned()));
+    }
+    let env = env
         .into_iter()
         .map(|(name, value)| EnvVar { name: OsString::from(name), value: OsString::from(value) });
     let plan = PenSpec {
@@ -51,7 +56,7 @@ pub(super) fn bytes(
             umask: 0o022,
             seccomp: seccomp::workload().bytes(),
             landlock: LandlockPlan { lowest_abi: 0, rules: rules(spec), tcp: true },
-            roots: vec![FileRoot { path: PathBuf::from("/"), access: RootAccess::Write }],
+            roots: roots(spec),
             caps: ServeCaps::default(),
         },
     };
@@ -67,15 +72,34 @@ fn rules(spec: &ContainerSpec) -> Vec<LandlockRule> {
     };
     let mut rules = vec![rule("/", root)];
     rules.extend(ALWAYS_OPEN.iter().map(|(path, access)| rule(path, *access)));
-    let tmpfs = spec.tmpfs().iter().map(|entry| entry.split(':').next().unwrap_or(entry));
-    rules.extend(tmpfs.map(|path| rule(path, LandlockAccess::Full)));
-    let mounts = spec.mounts().iter().map(|mount| (mount.target.as_str(), mount.access));
-    let binds = spec.binds().iter().map(|bind| (bind.target(), bind.access()));
-    for (path, access) in mounts.chain(binds) {
+    for (path, access) in places(spec) {
         match access {
             Access::ReadWrite => rules.push(rule(path, LandlockAccess::Full)),
             Access::ReadOnly => {}
         }
     }
     rules
+}
+
+/// What file calls may name, the workspace first.
+fn roots(spec: &ContainerSpec) -> Vec<FileRoot> {
+    let root = |(path, access): (&str, Access)| FileRoot {
+        path: PathBuf::from(path),
+        access: match access {
+            Access::ReadOnly => RootAccess::Read,
+            Access::ReadWrite => RootAccess::Write,
+        },
+    };
+    places(spec).map(root).collect()
+}
+
+/// Everything that is mounted for commands: the workspace, the binds, private memory.
+fn places(spec: &ContainerSpec) -> impl Iterator<Item = (&str, Access)> {
+    let mounts = spec.mounts().iter().map(|mount| (mount.target.as_str(), mount.access));
+    let binds = spec.binds().iter().map(|bind| (bind.target(), bind.access()));
+    let tmpfs = spec.tmpfs().iter().map(|entry| {
+        let path = entry.split(':').next().unwrap_or(entry);
+        (path, Access::ReadWrite)
+    });
+    mounts.chain(binds).chain(tmpfs)
 }

@@ -15,6 +15,7 @@ use bollard::models::{
 use clawpen_rules::container::engine_limits::{EngineLimits, Gpus};
 use clawpen_rules::container::{ContainerSpec, Network, RootFilesystem};
 use clawpen_rules::mounts::{Access, CheckedBind};
+use clawpen_rules::posix;
 
 use super::failure::DockerFailure;
 
@@ -240,11 +241,14 @@ fn check_places(spec: &ContainerSpec) -> Result<(), DockerFailure> {
     let mounts = spec.mounts().iter().map(|mount| mount.target.clone());
     let binds = spec.binds().iter().map(|bind| bind.target().to_owned());
     let is_ours = |path: &String| {
-        let path = Path::new(path);
-        path.components().nth(1) == Path::new(OUR_PLACE).components().nth(1)
+        let path = posix::normalize(path);
+        path == "/" || posix::is_inside(OUR_PLACE, &path)
     };
     match tmpfs.chain(mounts).chain(binds).find(is_ours) {
         Some(path) => Err(DockerFailure::PlaceTaken { path }),
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -145,9 +145,8 @@ fn check_required(request: &Request<'_>, maps: &IdMaps) -> Result<(), StartFailu
     for &requirement in request.require {
         let is_given = match requirement {
             Requirement::Landlock => matches!(landlock::abi(), Ok(Some(_))),
-            Requirement::Cgroup => Hierarchies::find().is_ok_and(|hierarchies| {
-                hierarchies.place(cgroups::Controller::Pids).is_some()
-            }),
+            Requirement::Cgroup => Hierarchies::find()
+                .is_ok_and(|hierarchies| hierarchies.place(cgroups::Controller::Pids).is_some()),
             Requirement::SubordinateIds => maps.writer() != Writer::Single,
             Requirement::IdmappedMounts => maps.writer() == Writer::Root,
         };

@@ -1,4 +1,4 @@
-//! Containers of a real engine: exactly what was asked for, or none.
+//! What the engine makes of a spec: exactly what was asked for, or nothing.
 
 use std::process::Command;
 
@@ -135,14 +135,14 @@ fn an_image_without_a_shell_cannot_even_start_a_script() -> Result<()> {
 }
 
 /// What the engine itself says about containers of this place.
-fn left_over(place: &Place) -> Result<String> {
+pub(crate) fn left_over(place: &Place) -> Result<String> {
     let filter = format!("name={}", place.name()?);
     let list = ["ps", "--all", "--filter", &filter, "--format", "{{.Names}} {{.Status}}"];
     let output = docker(place, &list).output().context("docker")?;
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-fn docker(place: &Place, args: &[&str]) -> Command {
+pub(crate) fn docker(place: &Place, args: &[&str]) -> Command {
     let mut command = Command::new("docker");
     command.args(args).env("DOCKER_HOST", format!("unix://{}", place.socket.display()));
     command
