@@ -508,3 +508,10 @@ impl Host {
         }
     }
 }
+
+impl Host {
+    /// Sending gives up when the other side does not read.
+    pub(crate) fn set_write_timeout(&mut self) {
+        self.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    }
+}
