@@ -12,6 +12,7 @@
 
 #![deny(unsafe_op_in_unsafe_fn, missing_docs)]
 
+mod backoff;
 mod stack;
 mod syscall;
 
