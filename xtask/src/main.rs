@@ -11,6 +11,7 @@ mod ci;
 mod docs;
 mod fuzz;
 mod replay;
+mod services;
 mod soak;
 mod steps;
 mod test;
@@ -27,6 +28,8 @@ cargo xtask <command>
   check                                 what a commit must pass: format, lints, tidy, unit tests, corpus
   ci                                    check, every test, recorded rows, 15 s of fuzzing per target
   test [ARGS]                           every test; ARGS go to the runner (a name runs only what matches)
+  test docker|native|escape [ARGS]      one suite against real services (root installs what is missing)
+  services [COMMAND…]                   a command, or a shell, while those services run
   replay [DIR] [--failures] [--only NAME]
                                         recorded rows through the product; DIR defaults to tests/corpus
   tidy                                  the rules of this house that no compiler knows
@@ -55,6 +58,7 @@ fn run(command: &str, args: &[String]) -> Result<ExitCode> {
         "test" => test::run(args),
         "replay" => replay::run(args),
         "tidy" => no_args(args).and_then(|()| tidy::run()),
+        "services" => services::run(args),
         "fuzz" => fuzz::run(args),
         "soak" => soak::run(args),
         "bench" => bench::run(args),

@@ -1,24 +1,37 @@
-//! `cargo xtask test [ARGS]`: every test, with nextest where it is installed.
+//! `cargo xtask test [SUITE] [ARGS]`: every test, or one suite against real services; with nextest
+//! where it is installed.
+//!
+//! Without a suite no service is started, and a test that needs one says that it is skipped.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
-use crate::tools::{cargo, run as run_command, works};
+use crate::services::Services;
+use crate::tools::{cargo, root, run as run_command, works};
+
+/// The suites that need more than this repository: a file or directory in `tests/tests` each.
+const SUITES: &[&str] = &["docker", "native", "escape"];
 
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
-    all(args)?;
+    if let Some((suite, rest)) = args.split_first()
+        && SUITES.contains(&suite.as_str())
+    {
+        one_suite(suite, rest)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    run_command(runner().arg("--workspace").args(args))?;
     if args.is_empty() {
         documentation()?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Unit, property and integration tests of the workspace.
-pub(crate) fn all(args: &[String]) -> Result<()> {
+/// Unit, property and integration tests of the workspace, with everything they may need.
+pub(crate) fn with_services(services: &Services, args: &[String]) -> Result<()> {
     // Tests start the real programs, and a test build does not make those.
     run_command(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
-    run_command(runner().arg("--workspace").args(args))
+    run_command(services.known_to(runner().arg("--workspace").args(args)))
 }
 
 /// The tests that stand beside the code.
@@ -31,7 +44,20 @@ pub(crate) fn documentation() -> Result<()> {
     run_command(&mut cargo(&["test", "--quiet", "--workspace", "--doc"]))
 }
 
-fn runner() -> std::process::Command {
+fn one_suite(suite: &str, args: &[String]) -> Result<()> {
+    let suites = root().join("tests/tests");
+    if !suites.join(suite).is_dir() && !suites.join(format!("{suite}.rs")).is_file() {
+        bail!("no suite `{suite}` in tests/tests");
+    }
+    let services = Services::start()?;
+    let mut tests = runner();
+    tests.args(["-p", "clawpen-tests", "--test", suite]).args(args);
+    let result = run_command(services.known_to(&mut tests));
+    services.stop()?;
+    result
+}
+
+fn runner() -> Command {
     if works(&mut cargo(&["nextest", "--version"])) {
         // A crate without tests is no failure.
         return cargo(&["nextest", "run", "--no-fail-fast", "--no-tests", "pass"]);

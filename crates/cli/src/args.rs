@@ -1,5 +1,6 @@
 //! The command line: what can be said, and the help a newcomer reads.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -7,14 +8,19 @@ use clap::{Args, Parser, Subcommand};
 /// Keeps AI agents in a pen.
 ///
 /// Clawpen decides which tools of an agent may run, where, and in what kind of sandbox, and shows
-/// why. This version decides and explains; it does not run anything yet. It reads the config of the reference, openclaw.json, as it is.
+/// why. It runs commands in sandboxes and proves what is in force there. It reads the config of the
+/// reference, openclaw.json, as it is.
 #[derive(Debug, Parser)]
 #[command(name = "clawpen", version, propagate_version = true, args_override_self = true)]
 #[command(after_help = "Start here:\n  \
+    clawpen exec -- sh -c 'id; ls /'   run something in a sandbox\n  \
     clawpen sandbox explain            what is in force, and where it comes from\n  \
+    clawpen doctor                     what this machine offers, and what is missing\n  \
     clawpen why tool exec              may a tool be called, and what would change that\n  \
     clawpen config validate            is the config sound\n\n\
-    Exit codes: 0 done (or allowed), 1 error (usage, config, system), 3 `why` says no.")]
+    Exit codes: 0 done (or allowed), 1 error (usage, config, system), 3 `why` says no.\n\
+    exec and shell: that of the command; 124 timed out, 125 no sandbox, 126 not executable,\n\
+    127 not found, 128+n killed by signal n.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -22,6 +28,17 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run a command in a sandbox
+    Exec(ExecArgs),
+    /// Open a shell in a sandbox
+    Shell(ShellArgs),
+    /// Files of a sandbox: read, write, list, move, copy
+    #[command(subcommand, arg_required_else_help = true)]
+    Fs(FsCommand),
+    /// What this machine offers for sandboxes, what would be used, what is missing
+    Doctor(DoctorArgs),
+    /// Measure sandboxes on this machine beside bwrap, docker and a plain process
+    Bench(BenchArgs),
     /// Sandboxes: what is in force for a session
     #[command(subcommand, arg_required_else_help = true)]
     Sandbox(SandboxCommand),
@@ -83,6 +100,180 @@ pub(crate) enum Format {
     Json,
 }
 
+/// Whose sandbox, and on which backend.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct TargetArgs {
+    #[command(flatten)]
+    pub subject: Subject,
+    /// Use this backend instead of the configured one: native or docker
+    #[arg(long, value_name = "NAME")]
+    pub backend: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExecArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Pass our input to the command
+    #[arg(short, long)]
+    pub interactive: bool,
+    /// Give the command a terminal
+    #[arg(short, long)]
+    pub tty: bool,
+    /// Set a variable; those that look like credentials stay outside
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// Start in this directory of the sandbox; relative to its working directory
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// Kill the command and all it started after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<f64>,
+    /// Print the result as JSON: code, output, usage
+    #[arg(long, conflicts_with = "tty")]
+    pub json: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShellArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// Set a variable; those that look like credentials stay outside
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// Start in this directory of the sandbox
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+}
+
+/// Paths are those of the sandbox; a relative one begins at its working directory.
+#[derive(Debug, Subcommand)]
+pub(crate) enum FsCommand {
+    /// Print a file
+    Read {
+        /// The file
+        path: PathBuf,
+        /// Begin at this byte
+        #[arg(long, default_value_t = 0)]
+        offset: u64,
+        /// Print so many bytes at most
+        #[arg(long)]
+        length: Option<u64>,
+        #[command(flatten)]
+        target: TargetArgs,
+    },
+    /// Write our input to a file; all of it or nothing
+    Write {
+        /// The file
+        path: PathBuf,
+        /// Add to its end instead
+        #[arg(long)]
+        append: bool,
+        /// Fail if it exists
+        #[arg(long, conflicts_with = "append")]
+        new: bool,
+        /// Make missing directories
+        #[arg(short, long)]
+        parents: bool,
+        #[command(flatten)]
+        target: TargetArgs,
+    },
+    /// List a directory
+    Ls {
+        /// The directory; without it the working directory
+        path: Option<PathBuf>,
+        /// Modes, owners, sizes and times
+        #[arg(short, long)]
+        long: bool,
+        #[command(flatten)]
+        format: FormatFlag,
+        #[command(flatten)]
+        target: TargetArgs,
+    },
+    /// Say what a path is; a link is itself the answer
+    Stat {
+        /// The path
+        path: PathBuf,
+        #[command(flatten)]
+        format: FormatFlag,
+        #[command(flatten)]
+        target: TargetArgs,
+    },
+    /// Remove a file or directory
+    Rm {
+        /// The path
+        path: PathBuf,
+        /// With all that is in it
+        #[arg(short, long)]
+        recursive: bool,
+        #[command(flatten)]
+        target: TargetArgs,
+    },
+    /// Move a file or directory
+    Mv {
+        /// From here
+        from: PathBuf,
+        /// To there
+        to: PathBuf,
+        /// Replace what is there
+        #[arg(short, long)]
+        force: bool,
+        #[command(flatten)]
+        target: TargetArgs,
+    },
+    /// Make a directory
+    Mkdir {
+        /// The directory
+        path: PathBuf,
+        /// And missing ones above it; one that exists is fine
+        #[arg(short, long)]
+        parents: bool,
+        #[command(flatten)]
+        target: TargetArgs,
+    },
+    /// Copy between the host and the sandbox; paths that begin with pen: are the sandbox's
+    Cp {
+        /// From here, such as notes.txt or pen:/workspace/out
+        from: String,
+        /// To there, such as pen:notes.txt or .
+        to: String,
+        /// Directories with all that is in them; links are passed over
+        #[arg(short, long)]
+        recursive: bool,
+        #[command(flatten)]
+        target: TargetArgs,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    #[command(flatten)]
+    pub format: FormatFlag,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// Only these jobs: create, exec, files, pens, workspace
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// How often each quick job is measured
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub rounds: usize,
+    /// How many idle pens
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub pens: usize,
+    /// How many files in the large workspace
+    #[arg(long, value_name = "N", default_value_t = 300_000)]
+    pub files: usize,
+    #[command(flatten)]
+    pub format: FormatFlag,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
@@ -90,6 +281,9 @@ pub(crate) struct ExplainArgs {
     /// Print JSON: the reference's shape, with our own findings under the key `clawpen`
     #[arg(long)]
     pub json: bool,
+    /// Start the session's sandbox, and show what was asked beside what is found in it
+    #[arg(long, conflicts_with = "docker_args")]
+    pub live: bool,
     /// Print the arguments of the `docker create` that this session's sandbox stands for
     #[arg(long)]
     pub docker_args: bool,

@@ -1,12 +1,20 @@
 //! One module per command: each asks, then renders.
 
+pub(crate) mod bench;
 pub(crate) mod config;
+pub(crate) mod doctor;
+pub(crate) mod exec;
 pub(crate) mod explain;
+pub(crate) mod fs;
+pub(crate) mod live;
 pub(crate) mod manual;
 pub(crate) mod why;
 
+use clawpen_engine::call::OpenError;
+use clawpen_engine::channel::CallError;
 use clawpen_engine::config_store::StoreError;
 use clawpen_engine::explain::QuestionError;
+use clawpen_engine::transfer::TransferError;
 
 use crate::config_report;
 
@@ -20,6 +28,18 @@ pub(crate) enum CommandError {
     AlreadyShown,
     #[error(transparent)]
     Explain(#[from] QuestionError),
+    /// There is no sandbox.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The sandbox could not do it.
+    #[error("cannot {what}")]
+    Call {
+        what: String,
+        #[source]
+        cause: CallError,
+    },
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
     #[error("cannot print the result")]
     Print(#[from] std::io::Error),
     #[error("{what}")]

@@ -7,6 +7,8 @@ pub(crate) enum Outcome {
     Done,
     /// `why` says no.
     Refused,
+    /// What the command in the sandbox ended with, or what stands for that.
+    Code(u8),
 }
 
 impl Outcome {
@@ -14,9 +16,18 @@ impl Outcome {
         match self {
             Self::Done => 0,
             Self::Refused => 3,
+            Self::Code(code) => code,
         }
     }
 }
 
 /// Anything that went wrong: usage, config, system.
 pub(crate) const ERROR: u8 = 1;
+/// The command ran out of time.
+pub(crate) const TIMED_OUT: u8 = 124;
+/// There is no sandbox, or it failed: nothing of the command's own.
+pub(crate) const NO_SANDBOX: u8 = 125;
+/// The command is there and cannot be run.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+/// There is no such command.
+pub(crate) const NOT_FOUND: u8 = 127;

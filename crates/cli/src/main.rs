@@ -43,13 +43,23 @@ fn usage(error: &clap::Error, output: &Output) -> ExitCode {
         // A mistake repeats what was typed, or pasted.
         _ => {
             output.note(safe_lines(&error.render().to_string()).trim_end());
-            ExitCode::from(exit::ERROR)
+            ExitCode::from(if runs_a_command() { exit::NO_SANDBOX } else { exit::ERROR })
         }
     }
 }
 
+/// `exec` and `shell` end with the command's code, so ours must not look like one.
+fn runs_a_command() -> bool {
+    std::env::args_os().nth(1).is_some_and(|word| word == "exec" || word == "shell")
+}
+
 fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
     match command {
+        Command::Exec(args) => commands::exec::run(&args, output),
+        Command::Shell(args) => commands::exec::shell(&args, output),
+        Command::Fs(command) => commands::fs::run(command, output),
+        Command::Doctor(args) => commands::doctor::run(&args, output),
+        Command::Bench(args) => commands::bench::run(&args, output),
         Command::Sandbox(SandboxCommand::Explain(args)) => commands::explain::run(&args, output),
         Command::Why(WhyCommand::Tool { name, subject, format }) => {
             commands::why::tool(&name, &subject, format.format(), output)

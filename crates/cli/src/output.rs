@@ -48,6 +48,13 @@ impl Output {
         let _ = writeln!(self.stderr.lock(), "{text}");
     }
 
+    /// Redraws the one line that says how far something is; a blank one clears it.
+    pub(crate) fn status(&self, text: &str) {
+        // Progress that cannot be shown is no loss.
+        let mut stderr = self.stderr.lock();
+        let _ = write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush());
+    }
+
     /// A heading.
     pub(crate) fn bold(&self, text: &str) -> String {
         if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }

@@ -3,8 +3,18 @@
 //! Never prints, never decides.
 #![forbid(unsafe_code)]
 
+pub mod backend;
+pub mod call;
+pub mod channel;
 pub mod config_store;
 pub mod explain;
+pub mod facts;
 pub mod host_files;
 mod known_places;
+pub mod machine;
+pub mod pen_view;
+pub mod seccomp;
 pub mod session_store;
+pub mod supervisor_image;
+pub mod terminal;
+pub mod transfer;

@@ -11,6 +11,7 @@
 
 mod build;
 mod docker_args;
+pub mod engine_limits;
 pub mod exec;
 mod limits;
 mod refused;
@@ -141,6 +142,63 @@ impl ContainerSpec {
         &self.image
     }
 
+    /// Every label, in the order of `docker create`.
+    pub fn labels(&self) -> Vec<(&str, String)> {
+        let Identity { name: _, scope, created_at_ms, fingerprint } = &self.identity;
+        let mut labels = vec![
+            ("openclaw.sandbox", "1".to_owned()),
+            ("openclaw.sessionKey", scope.to_string()),
+            ("openclaw.createdAtMs", created_at_ms.to_string()),
+        ];
+        let hash = fingerprint.as_ref().map(ToString::to_string);
+        labels.extend(hash.map(|hash| ("openclaw.configHash", hash)));
+        labels.extend(self.labels.iter().map(|(name, value)| (name.as_str(), value.clone())));
+        labels
+    }
+
+    pub const fn root(&self) -> RootFilesystem {
+        self.root
+    }
+
+    /// Entries `path[:options]`.
+    pub fn tmpfs(&self) -> &[String] {
+        &self.tmpfs
+    }
+
+    pub fn cap_drop(&self) -> &[String] {
+        &self.cap_drop
+    }
+
+    /// The engine's own filter: a file on this machine, or a name the engine knows.
+    pub fn seccomp(&self) -> Option<&str> {
+        self.seccomp.as_deref()
+    }
+
+    pub fn apparmor(&self) -> Option<&str> {
+        self.apparmor.as_deref()
+    }
+
+    pub fn dns(&self) -> &[String] {
+        &self.dns
+    }
+
+    pub fn extra_hosts(&self) -> &[String] {
+        &self.extra_hosts
+    }
+
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub fn workdir(&self) -> &str {
+        &self.workdir
+    }
+
+    /// What runs once, after the first start.
+    pub fn setup(&self) -> Option<&str> {
+        self.setup.as_deref()
+    }
+
     pub const fn network(&self) -> &Network {
         &self.network
     }
@@ -161,11 +219,6 @@ impl ContainerSpec {
     /// What is odd about variables that go in.
     pub fn env_remarks(&self) -> &[(String, Remark)] {
         &self.env_remarks
-    }
-
-    /// `path[:options]` each.
-    pub fn tmpfs(&self) -> &[String] {
-        &self.tmpfs
     }
 
     pub fn mounts(&self) -> &[WorkspaceMount] {

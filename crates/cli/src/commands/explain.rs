@@ -31,6 +31,9 @@ pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<Outcome, Comman
     for warning in &warnings {
         output.note(&format!("warning: {warning}"));
     }
+    if args.live {
+        return super::live::run(args, output);
+    }
     if args.docker_args {
         return docker_args(&explanation, &store, output);
     }

@@ -30,6 +30,16 @@ pub struct OwnSettings {
     pub env_allow: Setting<Vec<String>>,
     /// `tools.exec` and `tools.fs` widen a profile, as the reference's older release does.
     pub implicit_tool_grants: Setting<bool>,
+    pub native: NativeSettings,
+}
+
+/// `native`: what only native pens have.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NativeSettings {
+    /// An unpacked image in place of the host's programs.
+    pub rootfs: Option<Setting<String>>,
+    /// Layers that must be in force although the floor does not ask for them.
+    pub require: Option<Setting<Vec<String>>>,
 }
 
 impl OwnConfig {
@@ -66,8 +76,24 @@ impl OwnConfig {
             .unwrap_or_else(|| {
                 Setting::new(false, Origin::built_in("defaults.implicitToolGrants"))
             });
-        OwnSettings { backend, env_allow, implicit_tool_grants }
+        let native = NativeSettings {
+            rootfs: pick_native(&layers, "rootfs").and_then(|(at, origin)| {
+                Some(Setting::new(at.node.as_str()?.trim().to_owned(), origin))
+            }),
+            require: pick_native(&layers, "require")
+                .and_then(|(at, origin)| Some(Setting::new(at.strings()?, origin))),
+        };
+        OwnSettings { backend, env_allow, implicit_tool_grants, native }
     }
+}
+
+/// A value of the `native` block, from the nearest layer that writes it.
+fn pick_native<'a>(layers: &[(Layer, Option<At<'a>>)], key: &str) -> Option<(At<'a>, Origin)> {
+    layers.iter().find_map(|(layer, block)| {
+        let at = block.as_ref()?.get("native")?.get(key)?;
+        let origin = Origin::written(*layer, &at);
+        Some((at, origin))
+    })
 }
 
 /// Reads and checks the file.

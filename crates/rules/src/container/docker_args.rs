@@ -27,7 +27,9 @@ impl ContainerSpec {
     pub fn option_args(&self) -> Vec<String> {
         let mut args = vec!["create".to_owned()];
         push(&mut args, "--name", self.identity.name.as_str());
-        self.push_labels(&mut args);
+        for (name, value) in self.labels() {
+            push(&mut args, "--label", &format!("{name}={value}"));
+        }
         match self.root {
             RootFilesystem::ReadOnly => args.push("--read-only".to_owned()),
             RootFilesystem::Writable => {}
@@ -56,19 +58,6 @@ impl ContainerSpec {
         push_all(&mut args, "--add-host", &self.extra_hosts);
         push_limits(&mut args, &self.limits);
         args
-    }
-
-    fn push_labels(&self, args: &mut Vec<String>) {
-        let identity = &self.identity;
-        push(args, "--label", "openclaw.sandbox=1");
-        push(args, "--label", &format!("openclaw.sessionKey={}", identity.scope));
-        push(args, "--label", &format!("openclaw.createdAtMs={}", identity.created_at_ms));
-        if let Some(fingerprint) = &identity.fingerprint {
-            push(args, "--label", &format!("openclaw.configHash={fingerprint}"));
-        }
-        for (name, value) in &self.labels {
-            push(args, "--label", &format!("{name}={value}"));
-        }
     }
 
     /// The layout's own mounts.

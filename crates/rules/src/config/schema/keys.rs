@@ -339,6 +339,12 @@ static DOCKER: ObjectSchema = ObjectSchema {
     others: Others::Refuse,
 };
 
+/// The keys of `sandbox.docker`, in order.
+#[cfg(test)]
+pub(crate) fn docker_keys() -> impl Iterator<Item = &'static str> {
+    DOCKER.fields.iter().map(|field| field.name)
+}
+
 static SSH: ObjectSchema = strict(&[
     field("target", FILLED, "user@host[:port]"),
     field("command", FILLED, "the client; built-in: ssh"),
@@ -572,5 +578,15 @@ static OWN_SETTINGS: ObjectSchema = strict(&[
         "implicitToolGrants",
         Schema::Bool,
         "true: a tools.exec or tools.fs section widens the profile, as older releases do; built-in: false",
+    ),
+    field("native", Schema::Object(&OWN_NATIVE), "what only native pens have"),
+]);
+
+static OWN_NATIVE: ObjectSchema = strict(&[
+    field("rootfs", FILLED, "directory of an unpacked image; built-in: the host's own programs"),
+    field(
+        "require",
+        TEXTS,
+        "layers that must be in force beyond the floor: landlock, cgroup, subordinateIds, idmappedMounts",
     ),
 ]);

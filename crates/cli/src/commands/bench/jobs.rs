@@ -1,0 +1,343 @@
+//! The jobs of the design's budgets, each with its rival in turns.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clawpen_engine::backend::{Engines, Sandbox};
+use clawpen_engine::call::{self, Prepared, Target};
+use clawpen_engine::channel::{Captured, Channel, Command, WriteOptions};
+use clawpen_engine::config_store::{self, Store};
+use clawpen_wire::pen::Lifetime;
+use clawpen_wire::supervisor::{End, Place};
+
+use super::numbers::{Summary, Times};
+use super::rivals::{self, DockerCli, Rival};
+use super::{BenchError, Measured, Row, Verdict, system};
+use crate::args::BenchArgs;
+use crate::output::Output;
+
+/// One page, the size that file tools mostly move.
+const FILE_BYTES: usize = 4096;
+/// Cold starts are slow beside execs; fewer of them say as much.
+const COLD_SHARE: usize = 2;
+/// The image that docker is measured with.
+const IMAGE: &str = "openclaw-sandbox:bookworm-slim";
+
+pub(super) fn all(args: &BenchArgs, output: &Output) -> Result<Vec<Row>, BenchError> {
+    let store = config_store::open()?;
+    let wants = |job: &str| args.only.is_empty() || args.only.iter().any(|only| only == job);
+    let bench = Bench { store, engines: Engines::default(), rounds: args.rounds.max(1) };
+    let mut rows = Vec::new();
+    if wants("create") {
+        output.status("create");
+        rows.extend(bench.create()?);
+    }
+    if wants("exec") {
+        output.status("exec");
+        rows.extend(bench.exec()?);
+    }
+    if wants("files") {
+        output.status("files");
+        rows.extend(bench.files()?);
+    }
+    if wants("pens") {
+        output.status("pens");
+        rows.extend(bench.pens(args.pens)?);
+    }
+    if wants("workspace") {
+        output.status("workspace");
+        rows.extend(bench.workspace(args.files, output)?);
+    }
+    output.status("");
+    Ok(rows)
+}
+
+struct Bench {
+    store: Store,
+    engines: Engines,
+    rounds: usize,
+}
+
+fn is_true(channel: &mut Channel) -> Result<(), BenchError> {
+    let mut output = Captured::new(0);
+    let exited = channel.exec(&Command::new(["/bin/true"]), &mut output)?;
+    if exited.end == End::Code(0) { Ok(()) } else { Err(BenchError::NotTrue) }
+}
+
+fn within(ours: f64, budget: f64) -> Verdict {
+    if ours <= budget { Verdict::Met } else { Verdict::Missed }
+}
+
+fn times(row: &'static str, summary: Option<Summary>, budget: String, verdict: Verdict) -> Row {
+    let ours = summary.map_or_else(|| Measured::Not("no rounds".to_owned()), Measured::Times);
+    Row { job: row, ours, rival: None, budget, verdict }
+}
+
+impl Bench {
+    fn prepare(&self, agent: &str) -> Result<Prepared, BenchError> {
+        let target = Target { session: None, agent: Some(agent), backend: Some("native") };
+        Ok(call::prepare(&self.store, &target)?)
+    }
+
+    fn open(&self, agent: &str, lifetime: Lifetime) -> Result<Sandbox, BenchError> {
+        Ok(self.prepare(agent)?.open(&self.engines, lifetime)?)
+    }
+
+    fn workspace_of(&self, agent: &str) -> Result<PathBuf, BenchError> {
+        Ok(self.prepare(agent)?.explanation.runtime.layout.mounted().into())
+    }
+
+    /// From nothing to the end of the first command, decisions included.
+    fn cold(&self, agent: &str) -> Result<Duration, BenchError> {
+        let start = Instant::now();
+        let mut sandbox = self.open(agent, Lifetime::UntilDisconnect)?;
+        is_true(sandbox.channel()?)?;
+        let time = start.elapsed();
+        sandbox.remove()?;
+        Ok(time)
+    }
+
+    fn create(&self) -> Result<Vec<Row>, BenchError> {
+        self.cold("bench")?;
+        let bwrap = rivals::bwrap(&self.workspace_of("bench")?);
+        let (mut ours, mut theirs, mut whole) = <(Times, Times, Times)>::default();
+        for _ in 0..(self.rounds / COLD_SHARE).max(1) {
+            ours.push(self.cold("bench")?);
+            if let Some(bwrap) = &bwrap {
+                theirs.measure(|| bwrap.run())?;
+            }
+            whole.measure(own_process)?;
+        }
+        let rival = bwrap.as_ref().map(|bwrap| bwrap.name).zip(theirs.summary());
+        let ours = ours.summary();
+        let verdict = match (&ours, &rival) {
+            (Some(ours), Some((_, bwrap))) => within(ours.p50, 0.8 * bwrap.p50),
+            _ => Verdict::Shown,
+        };
+        let mut first = times("native: nothing to first result", ours, "<= 0.8x bwrap".into(), verdict);
+        first.rival = rival;
+        let process =
+            times("the same as a process: clawpen exec", whole.summary(), String::new(), Verdict::Shown);
+        Ok(vec![first, process])
+    }
+
+    fn exec(&self) -> Result<Vec<Row>, BenchError> {
+        let mut sandbox = self.open("bench", Lifetime::UntilDisconnect)?;
+        let plain = rivals::plain();
+        let (mut ours, mut theirs) = <(Times, Times)>::default();
+        for _ in 0..self.rounds {
+            ours.measure(|| is_true(sandbox.channel()?))?;
+            theirs.measure(|| plain.run())?;
+        }
+        sandbox.remove()?;
+        let (ours, theirs) = (ours.summary(), theirs.summary());
+        let verdict = match (&ours, &theirs) {
+            (Some(ours), Some(plain)) => within(ours.p50, plain.p50 + 0.25),
+            _ => Verdict::Shown,
+        };
+        let mut row = times("native: exec true", ours, "<= fork+exec + 0.25 ms".into(), verdict);
+        row.rival = theirs.map(|theirs| (plain.name, theirs));
+        let mut rows = vec![row];
+        rows.extend(self.docker_exec()?);
+        Ok(rows)
+    }
+
+    /// The same in a container of ours, beside docker's own command line.
+    fn docker_exec(&self) -> Result<Vec<Row>, BenchError> {
+        const JOB: &str = "docker: exec true";
+        let skipped = |reason: String| {
+            let budget = String::new();
+            Row { job: JOB, ours: Measured::Not(reason), rival: None, budget, verdict: Verdict::Shown }
+        };
+        let cli = match DockerCli::start(IMAGE) {
+            Ok(cli) => cli,
+            Err(reason) => return Ok(vec![skipped(reason)]),
+        };
+        let target = Target { session: None, agent: Some("bench"), backend: Some("docker") };
+        let opened = call::prepare(&self.store, &target)
+            .and_then(|prepared| prepared.open(&self.engines, Lifetime::UntilDisconnect));
+        let mut sandbox = match opened {
+            Ok(sandbox) => sandbox,
+            Err(error) => return Ok(vec![skipped(crate::config_report::chain(&error))]),
+        };
+        let mut ours = Times::default();
+        for _ in 0..self.rounds {
+            ours.measure(|| is_true(sandbox.channel()?))?;
+        }
+        sandbox.remove()?;
+        let few = (self.rounds / 10).max(3);
+        let by_cli = measured(&cli.exec(), few)?;
+        let by_run = measured(&cli.run(IMAGE), few)?;
+        let ours = ours.summary();
+        let verdict = match (&ours, &by_cli) {
+            (Some(ours), Some(cli)) => within(ours.p50 * 70.0, cli.p50),
+            _ => Verdict::Shown,
+        };
+        let mut row = times(JOB, ours, ">= 70x faster".into(), verdict);
+        row.rival = by_cli.map(|cli| ("docker exec", cli));
+        let run = times("docker run of its own, for scale", by_run, String::new(), Verdict::Shown);
+        Ok(vec![row, run])
+    }
+
+    fn files(&self) -> Result<Vec<Row>, BenchError> {
+        let prepared = self.prepare("bench")?;
+        let mut sandbox = prepared.open(&self.engines, Lifetime::UntilDisconnect)?;
+        let place = || Place::InPen(Path::new(prepared.workdir()).join("bench-file"));
+        let contents = vec![b'x'; FILE_BYTES];
+        let (mut reads, mut writes) = <(Times, Times)>::default();
+        let channel = sandbox.channel()?;
+        for _ in 0..self.rounds {
+            writes.measure(|| {
+                channel.write(place(), WriteOptions::default(), &mut contents.as_slice())
+            })?;
+            let mut read = Vec::with_capacity(FILE_BYTES);
+            reads.measure(|| channel.read(place(), 0, u64::MAX, &mut read))?;
+        }
+        sandbox.remove()?;
+        let row = |job, summary: Option<Summary>, budget: f64| {
+            let verdict = summary.map_or(Verdict::Shown, |found| within(found.p50, budget));
+            times(job, summary, format!("<= {budget} ms"), verdict)
+        };
+        Ok(vec![
+            row("native: read 4 KiB", reads.summary(), 0.05),
+            row("native: atomic write 4 KiB", writes.summary(), 0.25),
+        ])
+    }
+
+    fn pens(&self, count: usize) -> Result<Vec<Row>, BenchError> {
+        let prepared = self.prepare("bench")?;
+        let start = Instant::now();
+        let mut pens = Vec::with_capacity(count);
+        for _ in 0..count {
+            pens.push(prepared.open(&self.engines, Lifetime::UntilDisconnect)?);
+        }
+        let created = start.elapsed();
+        for pen in &mut pens {
+            pen.channel()?.ping()?;
+        }
+        let processes: Vec<u32> = pens.iter().map(Sandbox::first_process).collect();
+        let memory = shared_memory(&processes);
+        let start = Instant::now();
+        for pen in pens {
+            pen.remove()?;
+        }
+        let removed = start.elapsed();
+        let left = processes.iter().filter(|pid| Path::new(&format!("/proc/{pid}/ns")).exists());
+        let left = left.count();
+        let scale = |budget: f64| {
+            u32::try_from(count).map_or(f64::MAX, |count| budget * f64::from(count) / 1000.0)
+        };
+        let figure = |job, text, budget: String, verdict| Row {
+            job,
+            ours: Measured::Figure(text),
+            rival: None,
+            budget,
+            verdict,
+        };
+        let memory_row = match memory {
+            Some(kib) => figure(
+                "  memory of each (PSS)",
+                format!("{kib} KiB"),
+                "<= 512 KiB".into(),
+                if kib <= 512 { Verdict::Met } else { Verdict::Missed },
+            ),
+            None => figure("  memory of each (PSS)", "only root can see".into(), String::new(), Verdict::Shown),
+        };
+        Ok(vec![
+            figure(
+                "idle pens, all answer",
+                format!("{count} in {:.2} s", created.as_secs_f64()),
+                format!("<= {:.1} s", scale(3.0)),
+                within(created.as_secs_f64(), scale(3.0)),
+            ),
+            memory_row,
+            figure(
+                "  closing them leaves",
+                format!("{left} in {:.2} s", removed.as_secs_f64()),
+                "nothing".into(),
+                if left == 0 { Verdict::Met } else { Verdict::Missed },
+            ),
+        ])
+    }
+
+    fn workspace(&self, count: usize, output: &Output) -> Result<Vec<Row>, BenchError> {
+        self.cold("bench")?;
+        self.cold("large")?;
+        fill(&self.workspace_of("large")?, count)?;
+        output.status("workspace: measuring");
+        let rounds = (self.rounds / COLD_SHARE).max(1);
+        let (mut small, mut large) = <(Times, Times)>::default();
+        for _ in 0..rounds {
+            small.push(self.cold("bench")?);
+            large.push(self.cold("large")?);
+        }
+        let (mut small_exec, mut large_exec) = <(Times, Times)>::default();
+        let mut empty = self.open("bench", Lifetime::UntilDisconnect)?;
+        let mut full = self.open("large", Lifetime::UntilDisconnect)?;
+        for _ in 0..self.rounds {
+            small_exec.measure(|| is_true(empty.channel()?))?;
+            large_exec.measure(|| is_true(full.channel()?))?;
+        }
+        empty.remove()?;
+        full.remove()?;
+        let row = |job, large: Times, small: Times| {
+            let (large, small) = (large.summary(), small.summary());
+            let verdict = match (&large, &small) {
+                // A tenth is what two equal jobs differ by here.
+                (Some(large), Some(small)) => within(large.p50, small.p50 * 1.1),
+                _ => Verdict::Shown,
+            };
+            let mut row = times(job, large, "costs nothing (<= 1.1x)".into(), verdict);
+            row.rival = small.map(|small| ("empty workspace", small));
+            row
+        };
+        Ok(vec![
+            row("large workspace: create", large, small),
+            row("large workspace: exec true", large_exec, small_exec),
+        ])
+    }
+}
+
+fn measured(rival: &Rival, rounds: usize) -> Result<Option<Summary>, BenchError> {
+    let mut times = Times::default();
+    for _ in 0..rounds {
+        times.measure(|| rival.run())?;
+    }
+    Ok(times.summary())
+}
+
+/// The whole program, as a person starts it.
+fn own_process() -> Result<(), BenchError> {
+    let us = std::env::current_exe().map_err(system("find ourselves"))?;
+    let status = std::process::Command::new(us)
+        .args(["exec", "--backend", "native", "--", "/bin/true"])
+        .status()
+        .map_err(system("start ourselves"))?;
+    if status.success() { Ok(()) } else { Err(BenchError::NotTrue) }
+}
+
+/// Mean proportional memory in KiB; `None` if it may not be read.
+fn shared_memory(processes: &[u32]) -> Option<u64> {
+    let mut sum: u64 = 0;
+    for pid in processes {
+        let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+        sum += line.split_whitespace().next()?.parse::<u64>().ok()?;
+    }
+    sum.checked_div(processes.len() as u64)
+}
+
+/// Files in directories of a thousand.
+fn fill(directory: &Path, count: usize) -> Result<(), BenchError> {
+    const EACH: usize = 1000;
+    let fail = || system("fill the large workspace");
+    for start in (0..count).step_by(EACH) {
+        let below = directory.join(format!("d{start}"));
+        fs::create_dir_all(&below).map_err(fail())?;
+        for number in start..count.min(start + EACH) {
+            fs::File::create(below.join(format!("f{number}"))).map_err(fail())?;
+        }
+    }
+    Ok(())
+}

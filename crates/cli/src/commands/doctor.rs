@@ -1,0 +1,260 @@
+//! `clawpen doctor`: what this machine offers for sandboxes, what would be used, what is missing
+//! and how to get it. Ends with 1 if the configured sandbox cannot be had.
+
+use std::path::Path;
+
+use clawpen_engine::backend::{Engines, Plan};
+use clawpen_engine::machine::{self, Machine, Subordinate, UserNamespaces};
+use clawpen_rules::backend::Backend;
+use clawpen_rules::facts::floor;
+use clawpen_rules::native::ids::Helpers;
+use clawpen_rules::native::{KEYS, Meaning, Support};
+use clawpen_wire::pen::Lifetime;
+use serde_json::json;
+
+use super::CommandError;
+use super::exec::prepare;
+use crate::args::{DoctorArgs, Format};
+use crate::exit::{self, Outcome};
+use crate::output::{Output, safe};
+
+/// One thing looked at.
+struct Finding {
+    what: &'static str,
+    state: State,
+    found: String,
+    /// How to get it, or what it costs not to have it.
+    advice: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Good,
+    /// Works without, with less.
+    Less,
+    /// No native pen without it.
+    Missing,
+}
+
+impl State {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Good => "ok",
+            Self::Less => "less",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+pub(crate) fn run(args: &DoctorArgs, output: &Output) -> Result<Outcome, CommandError> {
+    let machine = machine::look();
+    let findings = findings(&machine);
+    let attempt = attempt(args, output);
+    let is_sound = attempt.is_ok();
+    match args.format.format() {
+        Format::Json => print_json(&machine, &findings, &attempt, output)?,
+        Format::Text => print_text(&machine, &findings, &attempt, output)?,
+    }
+    Ok(if is_sound { Outcome::Done } else { Outcome::Code(exit::ERROR) })
+}
+
+/// What would be used.
+struct Used {
+    backend: Backend,
+    name: String,
+    facts: usize,
+}
+
+/// The only proof that a sandbox can be had is to have one: makes it, and removes it.
+fn attempt(args: &DoctorArgs, output: &Output) -> Result<Used, String> {
+    let told = |error: CommandError| error.report();
+    let prepared = prepare(&args.target, output).map_err(told)?;
+    let backend = match &prepared.plan {
+        Plan::Native(_) => Backend::Native,
+        Plan::Docker(_) => Backend::Docker,
+    };
+    let engines = Engines::default();
+    let sandbox = prepared
+        .open(&engines, Lifetime::UntilDisconnect)
+        .map_err(|error| told(CommandError::Open(error)))?;
+    let used = Used {
+        backend,
+        name: prepared.explanation.runtime.name.as_str().to_owned(),
+        facts: sandbox.facts().len(),
+    };
+    sandbox.remove().map_err(|error| crate::config_report::chain(&error))?;
+    Ok(used)
+}
+
+fn findings(machine: &Machine) -> Vec<Finding> {
+    let is_root = machine.uid == 0;
+    let finding = |what, state, found: &str, advice: Option<&str>| Finding {
+        what,
+        state,
+        found: found.to_owned(),
+        advice: advice.map(str::to_owned),
+    };
+    let mut found = vec![match &machine.user_namespaces {
+        UserNamespaces::Yes => finding("user namespaces", State::Good, "allowed", None),
+        UserNamespaces::No(switch) => finding(
+            "user namespaces",
+            State::Missing,
+            &format!("forbidden by {switch}"),
+            Some("allow them there, or run as root; without them there are no native pens"),
+        ),
+    }];
+    found.push(match (machine.subordinate, machine.helpers) {
+        (Subordinate::Yes, _) if is_root => {
+            finding("host ids", State::Good, "a range of unprivileged ids per pen", None)
+        }
+        (Subordinate::Yes, _) => {
+            finding("host ids", State::Good, "your subordinate ids, through newuidmap", None)
+        }
+        (Subordinate::No, Helpers::Missing) => finding(
+            "host ids",
+            State::Less,
+            "one id: newuidmap is not installed",
+            Some("install the package uidmap; a pen then has users besides its own"),
+        ),
+        (Subordinate::No, Helpers::Present) => finding(
+            "host ids",
+            State::Less,
+            "one id: none are set aside for you",
+            Some("ask root for: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 YOU"),
+        ),
+    });
+    found.push(if is_root {
+        finding("idmapped mounts", State::Good, "workspaces keep their owner", None)
+    } else {
+        finding("idmapped mounts", State::Good, "not needed: you own the workspace inside too", None)
+    });
+    found.push(match machine.landlock_abi {
+        0 => finding(
+            "landlock",
+            State::Less,
+            "not in this kernel",
+            Some("use Linux 5.13 or newer with lsm=landlock; mounts and ids still hold"),
+        ),
+        abi => finding("landlock", State::Good, &format!("ABI {abi}"), None),
+    });
+    found.push(if machine.has_seccomp {
+        finding("seccomp", State::Good, "filters", None)
+    } else {
+        finding("seccomp", State::Missing, "not in this kernel", Some("use a kernel with CONFIG_SECCOMP_FILTER"))
+    });
+    for place in &machine.cgroups {
+        let what = match place.controller {
+            "memory" => "limit: memory",
+            "pids" => "limit: pids",
+            _ => "limit: cpu",
+        };
+        let at = place.directory.as_deref().map(Path::to_string_lossy);
+        found.push(match (place.support, at) {
+            (Support::Yes, Some(at)) => finding(what, State::Good, &at, None),
+            (_, Some(at)) => finding(
+                what,
+                State::Less,
+                &format!("{at} is not ours"),
+                Some("have the cgroup delegated (systemd: Delegate=yes); a config with this limit is refused until then"),
+            ),
+            (_, None) => finding(
+                what,
+                State::Less,
+                "no such controller",
+                Some("a config with this limit is refused"),
+            ),
+        });
+    }
+    found.push(if machine.sockets.is_empty() {
+        finding("container engine", State::Less, "none listens", Some("only needed for backend docker"))
+    } else {
+        let sockets: Vec<String> =
+            machine.sockets.iter().map(|path| path.display().to_string()).collect();
+        finding("container engine", State::Good, &sockets.join(", "), None)
+    });
+    found
+}
+
+fn print_text(
+    machine: &Machine,
+    findings: &[Finding],
+    attempt: &Result<Used, String>,
+    output: &Output,
+) -> Result<(), CommandError> {
+    let who = if machine.uid == 0 { "root".to_owned() } else { format!("user {}", machine.uid) };
+    let mut lines =
+        vec![output.bold(&format!("This machine, Linux {}, as {who}:", safe(&machine.kernel)))];
+    for finding in findings {
+        lines.push(format!(
+            "  {:8}{:18}{}",
+            finding.state.word(),
+            finding.what,
+            safe(&finding.found)
+        ));
+        lines.extend(finding.advice.as_ref().map(|advice| format!("          -> {advice}")));
+    }
+    lines.push(String::new());
+    match attempt {
+        Ok(used) => {
+            lines.push(output.bold(&format!(
+                "Sandbox {} on {}: made, {} facts hold, removed.",
+                safe(&used.name),
+                used.backend.as_str(),
+                used.facts
+            )));
+            let floor = floor(used.backend);
+            lines.push("  The floor there:".to_owned());
+            lines.extend(floor.holds.iter().map(|promise| format!("    + {promise}")));
+            lines.extend(floor.not.iter().map(|promise| format!("    - not promised: {promise}")));
+        }
+        Err(problem) => {
+            lines.push(output.bold("The configured sandbox cannot be had:"));
+            lines.extend(problem.lines().map(|line| format!("  {}", safe(line))));
+        }
+    }
+    output.lines(&lines)?;
+    Ok(())
+}
+
+fn print_json(
+    machine: &Machine,
+    findings: &[Finding],
+    attempt: &Result<Used, String>,
+    output: &Output,
+) -> Result<(), CommandError> {
+    let finding = |finding: &Finding| {
+        json!({
+            "what": finding.what,
+            "state": finding.state.word(),
+            "found": finding.found,
+            "advice": finding.advice,
+        })
+    };
+    let key = |key: &clawpen_rules::native::Key| {
+        let meaning = match key.meaning {
+            Meaning::Enforced => "enforced",
+            Meaning::Partly => "partly",
+            Meaning::Refused => "refused",
+        };
+        json!({ "key": key.name, "meaning": meaning, "how": key.how })
+    };
+    let sandbox = match attempt {
+        Ok(used) => json!({
+            "ok": true,
+            "backend": used.backend.as_str(),
+            "name": used.name,
+            "facts": used.facts,
+            "floor": floor(used.backend).holds,
+            "notPromised": floor(used.backend).not,
+        }),
+        Err(problem) => json!({ "ok": false, "problem": problem }),
+    };
+    output.json(&json!({
+        "kernel": machine.kernel,
+        "uid": machine.uid,
+        "findings": findings.iter().map(finding).collect::<Vec<_>>(),
+        "sandbox": sandbox,
+        "nativeKeys": KEYS.iter().map(key).collect::<Vec<_>>(),
+    }))?;
+    Ok(())
+}

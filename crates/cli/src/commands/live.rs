@@ -1,0 +1,100 @@
+//! `clawpen sandbox explain --live`: starts the session's sandbox and shows what was asked beside
+//! what is found in it.
+
+use clawpen_engine::backend::{Engines, Sandbox};
+use clawpen_engine::call::OpenError;
+use clawpen_rules::facts::{Holds, Line, Need, floor};
+use clawpen_wire::pen::Lifetime;
+use serde_json::{Value, json};
+
+use super::CommandError;
+use super::exec::prepare;
+use crate::args::{ExplainArgs, TargetArgs};
+use crate::exit::Outcome;
+use crate::output::{Output, safe};
+
+/// Wider texts are cut on the screen; JSON has them whole.
+const WIDEST: usize = 36;
+
+pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<Outcome, CommandError> {
+    let target = TargetArgs { subject: args.subject.clone(), backend: None };
+    let prepared = prepare(&target, output)?;
+    let engines = Engines::default();
+    let mut sandbox = prepared.open(&engines, Lifetime::UntilDisconnect)?;
+    let lines = match &mut sandbox {
+        Sandbox::Native(pen) => pen.look_again().map_err(|error| {
+            OpenError::Refused(vec![error.to_string()])
+        })?,
+        Sandbox::Docker(_) => sandbox.facts().to_vec(),
+    };
+    let backend = sandbox.backend();
+    if args.json {
+        output.json(&json!({
+            "backend": backend.as_str(),
+            "sandbox": prepared.explanation.runtime.name.as_str(),
+            "firstProcess": sandbox.first_process(),
+            "floor": floor(backend).holds,
+            "notPromised": floor(backend).not,
+            "facts": lines.iter().map(line_json).collect::<Vec<_>>(),
+        }))?;
+    } else {
+        let mut shown = vec![output.bold(&format!(
+            "In force in {} ({}, process {}):",
+            safe(prepared.explanation.runtime.name.as_str()),
+            backend.as_str(),
+            sandbox.first_process()
+        ))];
+        shown.extend(table(&lines, output));
+        output.lines(&shown)?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn line_json(line: &Line) -> Value {
+    json!({
+        "fact": line.fact.to_string(),
+        "asked": line.asked,
+        "outside": line.outside,
+        "inside": line.inside,
+        "holds": line.holds == Holds::Yes,
+        "floor": line.need == Need::Floor,
+    })
+}
+
+fn table(lines: &[Line], output: &Output) -> Vec<String> {
+    let cell = |text: &str| {
+        let text = safe(text);
+        if text.chars().count() <= WIDEST {
+            return text;
+        }
+        let start: String = text.chars().take(WIDEST - 1).collect();
+        format!("{start}…")
+    };
+    let rows: Vec<[String; 4]> = lines
+        .iter()
+        .map(|line| {
+            let side = |text: &Option<String>| text.as_deref().map_or("-".to_owned(), cell);
+            [cell(&line.fact.to_string()), cell(&line.asked), side(&line.outside), side(&line.inside)]
+        })
+        .collect();
+    let head = ["", "asked", "from outside", "from inside"];
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
+        let head = head.get(column).copied();
+        cells.chain(head).map(|text| text.chars().count()).max().unwrap_or(0)
+    };
+    let (first, second, third) = (width(0), width(1), width(2));
+    let mut shown = vec![output.dim(&format!(
+        "    {:first$}  {:second$}  {:third$}  from inside",
+        "", "asked", "from outside"
+    ))];
+    for (line, [fact, asked, outside, inside]) in lines.iter().zip(&rows) {
+        let mark = match (line.holds, line.need) {
+            (Holds::Yes, _) => "ok",
+            (Holds::No, Need::Floor) => "NO",
+            (Holds::No, Need::Shown) => "--",
+        };
+        shown.push(format!("{mark}  {fact:first$}  {asked:second$}  {outside:third$}  {inside}"));
+    }
+    shown
+}

@@ -1,0 +1,241 @@
+//! Compares a live container with what was asked for, field by field.
+//!
+//! Takes the request and the engine's inspection; gives every field that differs. A field nobody
+//! asked for has to be empty: the rule is equality, and [`EXCEPTIONS`] names each field that an
+//! engine may fill by itself, with the reason. A field that a later API adds is compared as well.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use bollard::models::{ContainerCreateBody, ContainerInspectResponse, Mount, MountPoint};
+use serde_json::{Map, Value};
+
+/// One field that is not as it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// As the engine's API names it, such as `HostConfig.Privileged`.
+    pub field: String,
+    pub asked: String,
+    pub observed: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { field, asked, observed } = self;
+        write!(f, "`{field}` was asked to be {asked} and is {observed}")
+    }
+}
+
+/// How a field may differ from the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exception {
+    /// The engine chooses if nothing was asked for.
+    FilledIn,
+    /// The engine may add to what was asked for.
+    Superset,
+    /// Compared elsewhere, or says nothing about what the container may do.
+    Elsewhere,
+}
+
+use Exception::{Elsewhere, FilledIn, Superset};
+
+/// Each exception with its reason.
+const EXCEPTIONS: &[(&str, Exception, &str)] = &[
+    ("HostConfig.ShmSize", FilledIn, "the engine's 64 MiB"),
+    ("HostConfig.Runtime", FilledIn, "the engine's default runtime"),
+    ("HostConfig.MaskedPaths", FilledIn, "the engine's list; what is masked is seen from inside"),
+    ("HostConfig.ReadonlyPaths", FilledIn, "the engine's list; seen from inside too"),
+    ("HostConfig.MemorySwap", FilledIn, "twice the memory limit unless told"),
+    ("HostConfig.MemorySwappiness", FilledIn, "the kernel's default, shown as a number"),
+    ("HostConfig.PidsLimit", FilledIn, "an engine may have a default limit; none is shown as -1"),
+    ("HostConfig.OomScoreAdj", FilledIn, "an engine's default"),
+    ("HostConfig.Isolation", FilledIn, "says `default` on some engines"),
+    ("HostConfig.ConsoleSize", Elsewhere, "the size of a terminal nobody has"),
+    ("HostConfig.Ulimits", Superset, "an engine's default limits are added"),
+    ("HostConfig.NetworkMode", Elsewhere, "an engine writes names in its own way"),
+    ("HostConfig.Mounts", Elsewhere, "compared as mounted, from the top-level list"),
+    ("HostConfig.Binds", Elsewhere, "compared as mounted, from the top-level list"),
+    ("HostConfig.LogConfig", Elsewhere, "where the supervisor's last words go"),
+    ("Config.Hostname", FilledIn, "the container's id"),
+    ("Config.ExposedPorts", FilledIn, "what the image says it listens on; nothing is published"),
+    ("Config.Volumes", Elsewhere, "a volume of the image shows as a mount"),
+    ("Config.OnBuild", FilledIn, "instructions for builds"),
+    ("Config.StopSignal", FilledIn, "the image's"),
+    ("Config.Shell", FilledIn, "for builds on the image"),
+    ("Config.ArgsEscaped", FilledIn, "for Windows"),
+];
+
+/// The lists whose order means nothing.
+const SETS: &[&str] =
+    &["Config.Env", "HostConfig.SecurityOpt", "HostConfig.CapDrop", "HostConfig.ExtraHosts"];
+
+/// Every difference; `image` is the id of the image that was looked at before.
+pub(super) fn differences(
+    asked: &ContainerCreateBody,
+    image: &str,
+    observed: &ContainerInspectResponse,
+) -> Vec<Difference> {
+    let mut asked_config = object(asked);
+    let asked_host = asked_config.remove("HostConfig").unwrap_or_default();
+    asked_config.remove("NetworkingConfig");
+    let mut found = Vec::new();
+    compare("Config", &asked_config, &object(&observed.config), &mut found);
+    let asked_host = asked_host.as_object().cloned().unwrap_or_default();
+    let observed_host = object(&observed.host_config);
+    compare("HostConfig", &asked_host, &observed_host, &mut found);
+    let mode = |host: &Map<String, Value>| {
+        host.get("NetworkMode").and_then(Value::as_str).map(network).unwrap_or_default()
+    };
+    note("HostConfig.NetworkMode", mode(&asked_host), mode(&observed_host), &mut found);
+    note("Image", image, observed.image.as_deref().unwrap_or_default(), &mut found);
+    found.extend(mounts(asked, observed));
+    found
+}
+
+fn object(value: &impl serde::Serialize) -> Map<String, Value> {
+    match serde_json::to_value(value) {
+        Ok(Value::Object(map)) => map,
+        Ok(_) | Err(_) => Map::new(),
+    }
+}
+
+fn compare(
+    part: &str,
+    asked: &Map<String, Value>,
+    observed: &Map<String, Value>,
+    found: &mut Vec<Difference>,
+) {
+    let names: BTreeSet<&String> = asked.keys().chain(observed.keys()).collect();
+    for name in names {
+        let field = format!("{part}.{name}");
+        let exception = EXCEPTIONS.iter().find(|(known, ..)| *known == field);
+        let wanted = plain(&field, asked.get(name));
+        let seen = plain(&field, observed.get(name));
+        let fits = match exception.map(|(_, exception, _)| exception) {
+            None => wanted == seen,
+            Some(FilledIn) => wanted == Value::Null || wanted == seen,
+            Some(Superset) => has_all(&seen, &wanted),
+            Some(Elsewhere) => true,
+        };
+        if !fits {
+            note(&field, wanted, seen, found);
+        }
+    }
+}
+
+/// The value without ways to say "nothing": an engine answers with any of them.
+fn plain(field: &str, value: Option<&Value>) -> Value {
+    match value {
+        None | Some(Value::Null | Value::Bool(false)) => Value::Null,
+        Some(Value::String(text)) if text.is_empty() => Value::Null,
+        Some(Value::Number(number)) if number.as_f64() == Some(0.0) => Value::Null,
+        Some(Value::Array(items)) if items.is_empty() => Value::Null,
+        Some(Value::Array(items)) => {
+            let mut items: Vec<Value> = items.iter().map(|item| plain("", Some(item))).collect();
+            if SETS.contains(&field) {
+                items.sort_by_key(ToString::to_string);
+            }
+            Value::Array(items)
+        }
+        Some(Value::Object(map)) => {
+            // An empty text in a map is a value: a tmpfs without options has one.
+            let kept = map.iter().filter_map(|(key, value)| match value {
+                Value::String(_) => Some((key.clone(), value.clone())),
+                other => Some((key.clone(), plain("", Some(other)))).filter(|(_, v)| !v.is_null()),
+            });
+            let kept: Map<String, Value> = kept.collect();
+            if kept.is_empty() { Value::Null } else { Value::Object(kept) }
+        }
+        Some(other) => other.clone(),
+    }
+}
+
+fn has_all(list: &Value, wanted: &Value) -> bool {
+    let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let list = items(list);
+    items(wanted).iter().all(|item| list.contains(item))
+}
+
+/// The engine's default network has two names, and a joined container is shown by its id.
+fn network(mode: &str) -> String {
+    match mode {
+        "default" | "bridge" => "bridge".to_owned(),
+        joined if joined.starts_with("container:") => "container:…".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// Each mount that is missing, wider than asked for, or not asked for at all.
+fn mounts(asked: &ContainerCreateBody, observed: &ContainerInspectResponse) -> Vec<Difference> {
+    let host = asked.host_config.as_ref();
+    let listed = host.and_then(|host| host.mounts.as_ref()).into_iter().flatten().map(of_request);
+    let bound = host.and_then(|host| host.binds.as_ref()).into_iter().flatten();
+    let asked: BTreeSet<(String, String)> = listed.chain(bound.map(|bind| of_bind(bind))).collect();
+    let observed: BTreeSet<(String, String)> =
+        observed.mounts.iter().flatten().map(of_container).collect();
+    let targets: BTreeSet<&String> =
+        asked.symmetric_difference(&observed).map(|(target, _)| target).collect();
+    let mut found = Vec::new();
+    for target in targets {
+        let show = |mounts: &BTreeSet<(String, String)>| {
+            let here = mounts.iter().filter(|(place, _)| place == target);
+            let shown: Vec<&str> = here.map(|(_, what)| what.as_str()).collect();
+            if shown.is_empty() { "nothing".to_owned() } else { shown.join(" and ") }
+        };
+        let field = format!("Mounts[{target}]");
+        found.push(Difference { field, asked: show(&asked), observed: show(&observed) });
+    }
+    found
+}
+
+fn of_request(mount: &Mount) -> (String, String) {
+    let source = mount.source.as_deref().unwrap_or_default();
+    let access = if mount.read_only == Some(true) { "read-only" } else { "writable" };
+    (mount.target.clone().unwrap_or_default(), format!("bind `{source}` {access}"))
+}
+
+fn of_bind(bind: &str) -> (String, String) {
+    let mut parts = bind.splitn(3, ':');
+    let source = parts.next().unwrap_or_default();
+    let target = parts.next().unwrap_or_default();
+    let read_only = parts.next().unwrap_or_default().split(',').any(|option| option == "ro");
+    let access = if read_only { "read-only" } else { "writable" };
+    (target.to_owned(), format!("bind `{source}` {access}"))
+}
+
+fn of_container(mount: &MountPoint) -> (String, String) {
+    let kind = mount.typ.as_deref().unwrap_or("bind");
+    let source = mount.source.as_deref().unwrap_or_default();
+    let access = if mount.rw == Some(false) { "read-only" } else { "writable" };
+    (mount.destination.clone().unwrap_or_default(), format!("{kind} `{source}` {access}"))
+}
+
+fn note(
+    field: &str,
+    asked: impl Into<Value>,
+    observed: impl Into<Value>,
+    found: &mut Vec<Difference>,
+) {
+    let (asked, observed) = (asked.into(), observed.into());
+    if asked == observed {
+        return;
+    }
+    // A variable's value may be a secret: only its name is shown.
+    let show = |value: &Value| match value {
+        Value::Null => "nothing".to_owned(),
+        Value::Array(items) if field == "Config.Env" => {
+            let names = items.iter().filter_map(Value::as_str);
+            let names = names.filter_map(|entry| Some(entry.split_once('=')?.0));
+            format!("{} with values (not shown)", names.collect::<Vec<_>>().join(", "))
+        }
+        other => format!("`{other}`"),
+    };
+    found.push(Difference {
+        field: field.to_owned(),
+        asked: show(&asked),
+        observed: show(&observed),
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,292 @@
+//! Where host and supervisor meet: a directory that both see, until they have met.
+//!
+//! ```text
+//! <run>/<id>/          0700, the host's alone
+//!            inside/   0777, mounted into the container
+//!                 plan     written by the host, read by the supervisor at its start
+//!                 s        the supervisor's socket, when it serves
+//!            s         the same socket, after the host has moved it
+//! ```
+//!
+//! Anyone in the container may write into `inside`, also under the supervisor's own user id. So the
+//! host moves the socket out of sight, removes the plan and then the directory itself: in a removed
+//! directory nobody can make anything, not even root. Who answers on the socket is proven by its
+//! process number, never by its name.
+
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::{self, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify;
+
+use super::failure::DockerFailure;
+
+/// The supervisor's socket, on both sides.
+pub(super) const SOCKET: &str = "s";
+/// What the supervisor is to do.
+pub(super) const PLAN: &str = "plan";
+const INSIDE: &str = "inside";
+/// How often a wait looks whether the container still lives.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Between the socket's birth and its first listening there are two system calls.
+const NOT_YET: Duration = Duration::from_micros(100);
+
+/// One container's meeting place. Removed with the value unless it is kept.
+#[derive(Debug)]
+pub(super) struct MeetingPlace {
+    id: String,
+    directory: PathBuf,
+    kept: bool,
+}
+
+/// Whether it is worth waiting on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Life {
+    Lives,
+    Ended,
+}
+
+/// How a wait for the supervisor came out.
+#[derive(Debug)]
+pub(super) enum Met {
+    Stream(UnixStream),
+    Ended,
+    TooLate,
+}
+
+/// Sees the socket appear.
+#[derive(Debug)]
+pub(super) struct Watch(OwnedFd);
+
+impl MeetingPlace {
+    /// Makes a new one below `run`.
+    pub(super) fn make(run: &Path) -> Result<Self, DockerFailure> {
+        let id = format!("{:016x}", RandomState::new().build_hasher().finish());
+        let directory = run.join(&id);
+        let private = DirBuilder::new().recursive(true).mode(0o700).create(run);
+        private.map_err(|cause| local("make", run, cause))?;
+        let made = DirBuilder::new().mode(0o700).create(&directory);
+        made.map_err(|cause| local("make", &directory, cause))?;
+        let place = Self { id, directory, kept: false };
+        let inside = place.inside();
+        let made = DirBuilder::new().create(&inside);
+        // Not by the call above, where the umask would have its say.
+        let made = made.and_then(|()| fs::set_permissions(&inside, Permissions::from_mode(0o777)));
+        made.map_err(|cause| local("make", &inside, cause))?;
+        Ok(place)
+    }
+
+    /// Finds the one of a container that was kept. The name comes from a label, so from anyone.
+    pub(super) fn open(run: &Path, id: &str) -> Option<Self> {
+        let is_name = id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let directory = is_name.then(|| run.join(id)).filter(|path| path.is_dir())?;
+        Some(Self { id: id.to_owned(), directory, kept: true })
+    }
+
+    /// The name that leads back here.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The directory that the container gets.
+    pub(super) fn inside(&self) -> PathBuf {
+        self.directory.join(INSIDE)
+    }
+
+    /// Lays out what the supervisor is to do. To be done before the container starts.
+    pub(super) fn lay_out(&self, plan: &[u8]) -> Result<(), DockerFailure> {
+        let path = self.inside().join(PLAN);
+        let write = || {
+            let mut file =
+                OpenOptions::new().write(true).create_new(true).mode(0o644).open(&path)?;
+            file.set_permissions(Permissions::from_mode(0o644))?;
+            file.write_all(plan)
+        };
+        write().map_err(|cause| local("write", &path, cause))
+    }
+
+    /// Watches for the socket. To be asked before the container starts, or it may be missed.
+    pub(super) fn watch(&self) -> Result<Watch, DockerFailure> {
+        let inside = self.inside();
+        let seen = || {
+            let watch =
+                inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+            let events = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO;
+            inotify::add_watch(&watch, &inside, events)?;
+            Ok(Watch(watch))
+        };
+        seen().map_err(|cause: io::Error| local("watch", &inside, cause))
+    }
+
+    /// Waits until the supervisor serves, takes its socket out of the container's sight and connects.
+    pub(super) fn meet(
+        &self,
+        watch: &Watch,
+        within: Duration,
+        mut look: impl FnMut() -> Result<Life, DockerFailure>,
+    ) -> Result<Met, DockerFailure> {
+        let deadline = Instant::now() + within;
+        let inside = self.inside();
+        let mut looked = Instant::now();
+        loop {
+            let wait = match connect_in(&inside) {
+                Ok(stream) => {
+                    self.hide_socket()?;
+                    return Ok(Met::Stream(stream));
+                }
+                Err(cause) => match cause.kind() {
+                    io::ErrorKind::NotFound => Wait::ForSocket,
+                    // Bound, and not listening yet: two system calls apart.
+                    io::ErrorKind::ConnectionRefused => Wait::ForListener,
+                    _ => return Err(local("connect to a socket in", &inside, cause)),
+                },
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Met::TooLate);
+            }
+            match wait {
+                Wait::ForSocket => watch
+                    .wait(left.min(LOOK_EVERY))
+                    .map_err(|cause| local("watch", &inside, cause))?,
+                Wait::ForListener => std::thread::sleep(NOT_YET),
+            }
+            if looked.elapsed() >= LOOK_EVERY {
+                looked = Instant::now();
+                if look()? == Life::Ended {
+                    return Ok(Met::Ended);
+                }
+            }
+        }
+    }
+
+    /// Connects once more.
+    pub(super) fn connect(&self) -> io::Result<UnixStream> {
+        connect_in(&self.directory)
+    }
+
+    /// Leaves the socket for later.
+    pub(super) fn keep(&mut self) {
+        self.kept = true;
+    }
+
+    /// Lets it go with the value after all.
+    pub(super) fn forget(&mut self) {
+        self.kept = false;
+    }
+
+    /// Moves the socket out of the container's sight, then removes everything else in the shared
+    /// directory, and it. No command has run yet; what is there
+    /// besides the plan came from the image, so it may be anything but is never followed.
+    fn hide_socket(&self) -> Result<(), DockerFailure> {
+        let inside = self.inside();
+        fs::rename(inside.join(SOCKET), self.directory.join(SOCKET))
+            .map_err(|cause| local("move the socket out of", &inside, cause))?;
+        fs::remove_dir_all(&inside).map_err(|cause| local("remove", &inside, cause))
+    }
+}
+
+/// Why there is no stream yet.
+enum Wait {
+    ForSocket,
+    ForListener,
+}
+
+/// Connects by way of an open directory: the path itself may be longer than a socket's may be.
+fn connect_in(directory: &Path) -> io::Result<UnixStream> {
+    let directory = fs::File::open(directory)?;
+    UnixStream::connect(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd()))
+}
+
+impl Drop for MeetingPlace {
+    fn drop(&mut self) {
+        if !self.kept {
+            // Nothing depends on it any more; what cannot be removed now is found by its age later.
+            let _unremoved = fs::remove_dir_all(&self.directory);
+        }
+    }
+}
+
+impl Watch {
+    /// Waits for any change, or for the time to pass.
+    fn wait(&self, time: Duration) -> io::Result<()> {
+        let time = Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(time.subsec_nanos()),
+        };
+        let mut entries = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
+        match poll(&mut entries, Some(&time)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut buffer = [MaybeUninit::<u8>::uninit(); 1024];
+        let mut reader = inotify::Reader::new(&self.0, &mut buffer);
+        // What happened is looked up on disk; this only empties the queue.
+        while reader.next().is_ok() {}
+        Ok(())
+    }
+}
+
+fn local(what: &'static str, path: &Path, cause: io::Error) -> DockerFailure {
+    DockerFailure::Local { what, path: path.to_owned(), cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn the_socket_is_taken_out_of_sight_and_the_place_is_dead() {
+        let run = tempfile::tempdir().unwrap();
+        let place = MeetingPlace::make(run.path()).unwrap();
+        place.lay_out(b"plan").unwrap();
+        let inside = place.inside();
+        // What the container holds on to, by its mount.
+        let mounted = fs::File::open(&inside).unwrap();
+        let seen = format!("/proc/self/fd/{}", mounted.as_raw_fd());
+        assert_eq!(fs::read(inside.join(PLAN)).unwrap(), b"plan");
+        let watch = place.watch().unwrap();
+        let _listener = UnixListener::bind(inside.join(SOCKET)).unwrap();
+        let met = place.meet(&watch, Duration::from_secs(5), || Ok(Life::Lives)).unwrap();
+        assert!(matches!(met, Met::Stream(_)), "{met:?}");
+        assert!(!inside.exists());
+        let denied = fs::write(format!("{seen}/x"), b"x").unwrap_err();
+        assert_eq!(denied.kind(), io::ErrorKind::NotFound);
+        drop(place);
+        assert_eq!(fs::read_dir(run.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_socket_that_comes_later_is_seen() {
+        let run = tempfile::tempdir().unwrap();
+        let place = MeetingPlace::make(run.path()).unwrap();
+        let watch = place.watch().unwrap();
+        let path = place.inside().join(SOCKET);
+        let mut listener = None;
+        let met = place.meet(&watch, Duration::from_secs(5), || {
+            listener = Some(UnixListener::bind(&path).unwrap());
+            Ok(Life::Lives)
+        });
+        assert!(matches!(met, Ok(Met::Stream(_))), "{met:?}");
+    }
+
+    #[test]
+    fn nobody_is_waited_for_in_vain() {
+        let run = tempfile::tempdir().unwrap();
+        let place = MeetingPlace::make(run.path()).unwrap();
+        let watch = place.watch().unwrap();
+        let met = place.meet(&watch, Duration::from_secs(5), || Ok(Life::Ended)).unwrap();
+        assert!(matches!(met, Met::Ended), "{met:?}");
+        let met = place.meet(&watch, Duration::ZERO, || Ok(Life::Lives)).unwrap();
+        assert!(matches!(met, Met::TooLate), "{met:?}");
+    }
+}

@@ -1,0 +1,236 @@
+//! Native pens: the supervisor binary makes a pen of namespaces and becomes its process 1.
+//!
+//! ```text
+//! spec ─► maker (supervisor binary, from memory) ─► process 1 ─► connect ─► observe ─► seal ─► ready
+//!            3 the spec, 4 the socket, 5 the report        └ a fact that does not hold kills it here
+//! ```
+//!
+//! Takes a decided [`NativePen`]; gives a [`Pen`] whose facts hold, or nothing: on every failure
+//! process 1 is killed and what was made for it is removed. No fork happens in this process.
+
+mod plan;
+mod start;
+
+pub(crate) use plan::{helpers, subordinate};
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
+
+use clawpen_os::cgroups::Leaf;
+use clawpen_os::events::{self, Interest};
+use clawpen_os::process::{self, Signal};
+use clawpen_rules::facts::{self as rules_facts, Asked, Line, Mismatch, Observed};
+use clawpen_rules::native::NativePen;
+use clawpen_rules::native::ids::IdsRefused;
+use clawpen_wire::pen::Lifetime;
+
+use crate::channel::{CallError, Channel, ConnectError};
+use crate::facts::{self, ObserveError};
+use crate::pen_view::ViewError;
+use crate::supervisor_image::StartPenError;
+
+/// How long the kernel may take to end all processes of a pen.
+const TEARDOWN: Duration = Duration::from_secs(5);
+
+/// What to make a pen from.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    pub pen: &'a NativePen,
+    /// Always the same for the same sandbox: it chooses the ids.
+    pub name: &'a str,
+    /// Below it the pen's socket lies for a moment.
+    pub state_dir: &'a str,
+    pub lifetime: Lifetime,
+    pub require: &'a [Requirement],
+}
+
+/// A layer that must be in force although the floor does not ask for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requirement {
+    Landlock,
+    Cgroup,
+    SubordinateIds,
+    IdmappedMounts,
+}
+
+impl Requirement {
+    pub const ALL: [Self; 4] =
+        [Self::Landlock, Self::Cgroup, Self::SubordinateIds, Self::IdmappedMounts];
+
+    /// As `native.require` writes it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Landlock => "landlock",
+            Self::Cgroup => "cgroup",
+            Self::SubordinateIds => "subordinateIds",
+            Self::IdmappedMounts => "idmappedMounts",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == text)
+    }
+}
+
+/// There is no pen.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start the pen `{name}`")]
+pub struct StartError {
+    pub name: String,
+    #[source]
+    pub cause: StartFailure,
+}
+
+/// Why not.
+#[derive(Debug, thiserror::Error)]
+pub enum StartFailure {
+    #[error(transparent)]
+    Ids(#[from] IdsRefused),
+    #[error("`native.require` asks for {}, which this machine does not give us; see `clawpen doctor`", .0.as_str())]
+    Required(Requirement),
+    #[error(transparent)]
+    View(#[from] ViewError),
+    #[error("cannot {what}")]
+    System {
+        what: &'static str,
+        #[source]
+        cause: io::Error,
+    },
+    #[error(transparent)]
+    Maker(#[from] StartPenError),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error("the supervisor did not report what is in force")]
+    Report(#[source] CallError),
+    #[error("what is in force cannot be observed")]
+    Observe(#[from] ObserveError),
+    #[error("the pen is not what was asked for: {}", list(.0))]
+    Facts(Vec<Mismatch>),
+    #[error("the setup command could not be run")]
+    Setup(#[source] CallError),
+    #[error("the setup command failed: {0}")]
+    SetupFailed(String),
+}
+
+pub(super) fn list(mismatches: &[Mismatch]) -> String {
+    mismatches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// A running pen. Dropping it ends everything in it, unless its lifetime says otherwise.
+#[derive(Debug)]
+pub struct Pen {
+    channel: Option<Channel>,
+    running: Running,
+    asked: Asked,
+    facts: Vec<Line>,
+}
+
+/// Process 1 and what was made for it on the host; undone when dropped.
+#[derive(Debug)]
+struct Running {
+    pid: u32,
+    pidfd: OwnedFd,
+    leaf: Option<Leaf>,
+    lifetime: Lifetime,
+}
+
+impl Pen {
+    /// Makes a pen and proves it.
+    pub fn start(request: &Request<'_>) -> Result<Self, StartError> {
+        start(request).map_err(|cause| StartError { name: request.name.to_owned(), cause })
+    }
+
+    /// The connection to process 1.
+    pub fn channel(&mut self) -> Result<&mut Channel, CallError> {
+        self.channel.as_mut().ok_or(CallError::Closed)
+    }
+
+    /// What was asked and what was found, before the first command.
+    pub fn facts(&self) -> &[Line] {
+        &self.facts
+    }
+
+    /// Process 1, as the host numbers it.
+    pub const fn pid(&self) -> u32 {
+        self.running.pid
+    }
+
+    /// Looks again, now from inside only: process 1 is closed to observers.
+    pub fn look_again(&mut self) -> Result<Vec<Line>, StartFailure> {
+        let report = self.channel().and_then(Channel::facts).map_err(StartFailure::Report)?;
+        let mut lines = self.facts.clone();
+        let observed = Observed {
+            host_namespaces: facts::own_namespaces()?,
+            outside: None,
+            inside: facts::inside(&report)?,
+        };
+        // Only what can be seen from inside alone is news.
+        for line in rules_facts::compare(&self.asked, &observed) {
+            if lines.iter().all(|known| known.fact != line.fact) {
+                lines.push(line);
+            }
+        }
+        Ok(lines)
+    }
+
+    /// Ends the pen and waits until nothing of it is left.
+    pub fn remove(mut self) -> Result<(), io::Error> {
+        drop(self.channel.take());
+        self.running.end(TEARDOWN)
+    }
+}
+
+impl Running {
+    fn end(&mut self, patience: Duration) -> io::Result<()> {
+        match process::pidfd_signal(self.pidfd.as_fd(), Signal::KILL) {
+            Ok(()) => {}
+            // It has ended by itself.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            Err(error) => return Err(error),
+        }
+        if patience > Duration::ZERO || self.leaf.is_some() {
+            events::poll(&[(self.pidfd.as_fd(), Interest::Read)], Some(TEARDOWN))?;
+        }
+        match self.leaf.take() {
+            Some(leaf) => leaf.remove(TEARDOWN),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        match self.lifetime {
+            // Nobody is left to tell about a failure; what remains is found by the janitor.
+            Lifetime::UntilDisconnect => drop(self.end(Duration::ZERO)),
+            Lifetime::Persistent => {}
+        }
+    }
+}
+
+/// The straight line: plan, make, connect, observe, compare, seal, set up.
+fn start(request: &Request<'_>) -> Result<Pen, StartFailure> {
+    let plan::Plan { spec, asked, leaf } = plan::plan(request)?;
+    let cgroup = plan::cgroup_limits(leaf.as_ref())?;
+    let made = start::make(request, &spec)?;
+    // Until it is proven, whatever fails ends it.
+    let mut running =
+        Running { pid: made.pid, pidfd: made.pidfd, leaf, lifetime: Lifetime::UntilDisconnect };
+    let mut channel = Channel::connect(made.stream, running.pid)?;
+    let outside = facts::outside(running.pid, cgroup)?;
+    let report = channel.facts().map_err(StartFailure::Report)?;
+    let observed = Observed {
+        host_namespaces: facts::own_namespaces()?,
+        outside: Some(outside),
+        inside: facts::inside(&report)?,
+    };
+    let facts = rules_facts::decide(&asked, &observed).map_err(StartFailure::Facts)?;
+    channel.seal().map_err(StartFailure::Report)?;
+    if let Some(script) = request.pen.setup() {
+        start::set_up(&mut channel, script)?;
+    }
+    // From here on its owner decides how long it lives.
+    running.lifetime = request.lifetime;
+    Ok(Pen { channel: Some(channel), running, asked, facts })
+}

@@ -1,0 +1,265 @@
+//! Turns a decided pen into the maker's spec, and into what must be observed afterwards. One place
+//! makes both, so that nothing can be asked for without being checked.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use clawpen_os::cgroups::{self, Hierarchies, Leaf};
+use clawpen_os::{landlock, process};
+use clawpen_rules::backend::Backend;
+use clawpen_rules::facts::{
+    Asked, CgroupLimits, Interfaces, LandlockAsked, MapsAsked, MountsAsked,
+};
+use clawpen_rules::native::ids::{self, Helpers, IdMaps, Range, Starter, Writer};
+use clawpen_rules::native::{Bound, Cpu, Keeper, NativePen, PenUser, Rlimit, RlimitKind};
+use clawpen_wire::pen::{
+    CgroupEntry, CgroupVersion, Credentials, IdPlan, IdRange, IdWriter, LandlockPlan, MakePlan,
+    Namespaces, Network, PenSpec, ResourceLimit, ServeCaps, ServePlan,
+};
+use clawpen_wire::supervisor::EnvVar;
+
+use super::{Request, Requirement, StartFailure};
+use crate::facts::NAMESPACES;
+use crate::machine::Subordinate;
+use crate::pen_view::{self, Host, Ownership};
+use crate::seccomp;
+
+/// Where programs are looked for if the config does not say.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Directories in which the helpers for subordinate ids are; the same that the maker tries.
+const HELPER_DIRECTORIES: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
+/// One byte: no core file can be written, and unlike zero it also stops a program of the host from
+/// being started to take one.
+const NO_CORE: u64 = 1;
+/// What new files may be for others: read.
+const UMASK: u32 = 0o022;
+
+pub(super) struct Plan {
+    pub(super) spec: PenSpec,
+    pub(super) asked: Asked,
+    pub(super) leaf: Option<Leaf>,
+}
+
+pub(super) fn plan(request: &Request<'_>) -> Result<Plan, StartFailure> {
+    let pen = request.pen;
+    let maps = id_maps(pen, request.name)?;
+    let ownership = match maps.writer() {
+        Writer::Root => Ownership::Mapped,
+        Writer::Helpers | Writer::Single => Ownership::Same,
+    };
+    let view = pen_view::build(pen, ownership, &Host::look_around()?)?;
+    let rlimits = rlimits(pen);
+    check_required(request, &maps)?;
+    let landlock_required = request.require.contains(&Requirement::Landlock);
+    let (leaf, cgroups, limits) = cgroup(request)?;
+    let asked = Asked {
+        backend: Backend::Native,
+        user: pen.user(),
+        ids: Some(MapsAsked { uids: maps.uids().to_vec(), gids: maps.gids().to_vec() }),
+        namespaces: NAMESPACES.to_vec(),
+        mounts: MountsAsked::Exactly(view.mounts),
+        interfaces: Interfaces::LoopbackOnly,
+        rlimits: rlimits.clone(),
+        cgroup: limits,
+        landlock: if landlock_required {
+            LandlockAsked::Required
+        } else {
+            LandlockAsked::IfPresent
+        },
+    };
+    let make = MakePlan {
+        hostname: pen_view::HOST_NAME.to_owned(),
+        namespaces: Namespaces::ALL,
+        ids: id_plan(&maps),
+        root: view.steps,
+        network: Network::None,
+        cgroups,
+    };
+    let serve = ServePlan {
+        lifetime: request.lifetime,
+        user: Credentials { uid: pen.user().uid, gid: pen.user().gid, groups: Vec::new() },
+        workdir: pen.workdir().into(),
+        env: environment(pen),
+        rlimits: rlimits.iter().map(resource_limit).collect(),
+        umask: UMASK,
+        seccomp: seccomp::workload().bytes(),
+        landlock: LandlockPlan {
+            lowest_abi: u32::from(landlock_required),
+            rules: view.landlock,
+            // There is nothing to connect to but the pen itself.
+            tcp: true,
+        },
+        roots: view.roots,
+        caps: ServeCaps::default(),
+    };
+    Ok(Plan { spec: PenSpec { make: Some(Box::new(make)), serve }, asked, leaf })
+}
+
+/// Who starts the pen, looked up now.
+fn id_maps(pen: &NativePen, name: &str) -> Result<IdMaps, StartFailure> {
+    with_starter(|starter| ids::decide(starter, pen.user(), name))
+        .map_err(|cause| StartFailure::System { what: "tell who we are", cause })?
+        .map_err(StartFailure::Ids)
+}
+
+fn with_starter<T>(ask: impl FnOnce(&Starter<'_>) -> T) -> io::Result<T> {
+    let identity = process::identity()?;
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let login = users.lines().find_map(|line| {
+        let mut parts = line.split(':');
+        let (name, uid) = (parts.next()?, parts.nth(1)?);
+        (uid.parse() == Ok(identity.uid)).then_some(name)
+    });
+    // A file that is missing sets nothing aside.
+    let subuid = fs::read_to_string("/etc/subuid").unwrap_or_default();
+    let subgid = fs::read_to_string("/etc/subgid").unwrap_or_default();
+    Ok(ask(&Starter {
+        uid: identity.uid,
+        gid: identity.gid,
+        name: login,
+        subuid: &subuid,
+        subgid: &subgid,
+        helpers: helpers(),
+    }))
+}
+
+/// Whether a pen of ours would have more than one id.
+pub(crate) fn subordinate() -> Subordinate {
+    let user = PenUser { uid: 1000, gid: 1000 };
+    match with_starter(|starter| ids::decide(starter, user, "")) {
+        Ok(Ok(maps)) if maps.writer() != Writer::Single => Subordinate::Yes,
+        Ok(_) | Err(_) => Subordinate::No,
+    }
+}
+
+/// Whether both helpers are where the maker looks for them.
+pub(crate) fn helpers() -> Helpers {
+    let has = |name: &str| {
+        HELPER_DIRECTORIES.iter().any(|directory| Path::new(directory).join(name).exists())
+    };
+    if has("newuidmap") && has("newgidmap") { Helpers::Present } else { Helpers::Missing }
+}
+
+fn check_required(request: &Request<'_>, maps: &IdMaps) -> Result<(), StartFailure> {
+    for &requirement in request.require {
+        let is_given = match requirement {
+            Requirement::Landlock => matches!(landlock::abi(), Ok(Some(_))),
+            Requirement::Cgroup => Hierarchies::find()
+                .is_ok_and(|hierarchies| hierarchies.place(cgroups::Controller::Pids).is_some()),
+            Requirement::SubordinateIds => maps.writer() != Writer::Single,
+            Requirement::IdmappedMounts => maps.writer() == Writer::Root,
+        };
+        if !is_given {
+            return Err(StartFailure::Required(requirement));
+        }
+    }
+    Ok(())
+}
+
+fn id_plan(maps: &IdMaps) -> IdPlan {
+    let ranges = |ranges: &[Range]| {
+        let range = |&Range { inside, outside, count }: &Range| IdRange { inside, outside, count };
+        ranges.iter().map(range).collect()
+    };
+    IdPlan {
+        writer: match maps.writer() {
+            Writer::Root => IdWriter::Direct,
+            Writer::Helpers => IdWriter::Helpers,
+            Writer::Single => IdWriter::Single,
+        },
+        uids: ranges(maps.uids()),
+        gids: ranges(maps.gids()),
+    }
+}
+
+/// The configured limits, and those every pen has.
+fn rlimits(pen: &NativePen) -> Vec<Rlimit> {
+    let limits = pen.limits();
+    let mut found = limits.rlimits.clone();
+    let mut unless_set = |kind: RlimitKind, number: u64| {
+        if found.iter().all(|limit| limit.kind != kind) {
+            let bound = Bound::At(number);
+            found.push(Rlimit { kind, soft: bound, hard: bound });
+        }
+    };
+    unless_set(RlimitKind::Core, NO_CORE);
+    match limits.pids_by {
+        Keeper::Cgroup => {}
+        Keeper::UserNamespace => unless_set(RlimitKind::Processes, limits.pids),
+    }
+    found
+}
+
+fn resource_limit(limit: &Rlimit) -> ResourceLimit {
+    let number = |bound| match bound {
+        Bound::At(number) => number,
+        Bound::Unlimited => u64::MAX,
+    };
+    ResourceLimit {
+        resource: u32::from(limit.kind.number()),
+        soft: number(limit.soft),
+        hard: number(limit.hard),
+    }
+}
+
+fn environment(pen: &NativePen) -> Vec<EnvVar> {
+    let usual = [("PATH", PATH), ("HOME", pen.workdir())];
+    let missing = usual.into_iter().filter(|(name, _)| pen.env().get(name).is_none());
+    missing
+        .chain(pen.env().iter())
+        .map(|(name, value)| EnvVar { name: name.into(), value: value.into() })
+        .collect()
+}
+
+/// A group of our own, if a limit needs one.
+fn cgroup(
+    request: &Request<'_>,
+) -> Result<(Option<Leaf>, Vec<CgroupEntry>, CgroupLimits), StartFailure> {
+    let limits = request.pen.limits();
+    let asked = CgroupLimits {
+        memory: limits.memory,
+        pids: match limits.pids_by {
+            Keeper::Cgroup => Some(limits.pids),
+            Keeper::UserNamespace => None,
+        },
+        cpu_millis: match limits.cpu {
+            Cpu::All => None,
+            Cpu::Quota(quota) => Some(quota.quota * 1000 / quota.period),
+        },
+    };
+    if asked == CgroupLimits::default() {
+        return Ok((None, Vec::new(), asked));
+    }
+    let failed = |cause| StartFailure::System { what: "make a control group", cause };
+    let hierarchies = Hierarchies::find().map_err(failed)?;
+    let wanted = cgroups::Limits {
+        memory_bytes: asked.memory,
+        pids: asked.pids,
+        cpu_millis: asked.cpu_millis,
+    };
+    let name = format!("clawpen-{}-{}", request.name, super::start::unique());
+    let leaf = Leaf::create(&hierarchies, &name, &wanted).map_err(failed)?;
+    let unified = hierarchies.unified().map(Path::to_path_buf);
+    let entries = leaf
+        .directories()
+        .map(|directory| CgroupEntry {
+            directory: directory.to_owned(),
+            version: match &unified {
+                Some(unified) if directory.starts_with(unified) => CgroupVersion::Two,
+                Some(_) | None => CgroupVersion::One,
+            },
+        })
+        .collect();
+    Ok((Some(leaf), entries, asked))
+}
+
+/// What the kernel says the group enforces.
+pub(super) fn cgroup_limits(leaf: Option<&Leaf>) -> Result<Option<CgroupLimits>, StartFailure> {
+    let Some(leaf) = leaf else { return Ok(None) };
+    let found = leaf
+        .limits()
+        .map_err(|cause| StartFailure::System { what: "read the control group", cause })?;
+    let cgroups::Limits { memory_bytes, pids, cpu_millis } = found;
+    Ok(Some(CgroupLimits { memory: memory_bytes, pids, cpu_millis }))
+}

@@ -1,0 +1,157 @@
+//! The host's end of the connection to a supervisor.
+//!
+//! Takes a connected stream whose other end must be the sandbox's first process; gives commands,
+//! background commands, files and facts as plain calls. One call at a time, on the caller's
+//! thread; whoever wants two at once connects twice.
+//!
+//! The supervisor is not trusted. Whatever it sends is capped before room is made for it, has to
+//! come in the order of the protocol, on the channel of the call in progress, within the credit
+//! given and within a time. Anything else breaks the connection for good, and every later call
+//! says so. Texts and names that it chose are cleaned or checked before they are handed on.
+//!
+//! Never decides what may be run or touched: by the time a call arrives here, that was decided.
+
+mod error;
+mod exec;
+mod files;
+mod link;
+mod transport;
+
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use clawpen_wire::supervisor::{
+    CONTROL, Event, FactsReport, Hello, OLDEST_VERSION, Request, VERSION, Welcome,
+};
+
+pub use error::{CallError, ConnectError, Failure, Violation};
+pub use exec::{AttachEnd, Captured, Command, ExecIo, Input, Order};
+pub use files::{Listed, WriteOptions};
+pub use link::Patience;
+use link::{Deadline, Link};
+pub use transport::{Ready, Transport, Wish};
+
+/// A connection to the supervisor of one sandbox.
+#[derive(Debug)]
+pub struct Channel {
+    link: Link,
+    welcome: Welcome,
+    /// The number of the next call. Never used twice, so a late frame fits no newer call.
+    next: u32,
+    /// Set when the two sides may no longer agree on where they are.
+    broken: bool,
+}
+
+impl Channel {
+    /// Checks who is at the other end of `stream`, then says hello.
+    ///
+    /// `first_process` is the sandbox's process 1 as this process sees it. The kernel notes who
+    /// called `listen`, so process 1 must do that itself, even on a socket it inherited.
+    pub fn connect(stream: UnixStream, first_process: u32) -> Result<Self, ConnectError> {
+        transport::check_peer(&stream, first_process)?;
+        Self::over(Box::new(stream), Patience::default())
+    }
+
+    /// Says hello over a stream whose other end is known to be the supervisor by construction.
+    pub fn over(transport: Box<dyn Transport>, patience: Patience) -> Result<Self, ConnectError> {
+        let mut link = Link::new(transport, patience);
+        let hello = Hello { oldest: OLDEST_VERSION, newest: VERSION };
+        let answer = link.ask(CONTROL, &Request::Hello(hello), Deadline::after(patience.answer));
+        let welcome = match answer.map_err(ConnectError::Hello)? {
+            Event::Welcome(welcome) => welcome,
+            other => return Err(ConnectError::Hello(error::unexpected(&other))),
+        };
+        if !(OLDEST_VERSION..=VERSION).contains(&welcome.version) {
+            return Err(ConnectError::Version { theirs: welcome.version });
+        }
+        Ok(Self { link, welcome, next: CONTROL + 1, broken: false })
+    }
+
+    /// What the supervisor said of itself. Its build name is for people only.
+    pub const fn welcome(&self) -> &Welcome {
+        &self.welcome
+    }
+
+    /// Whether an earlier call has broken the connection.
+    pub const fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Asks for the inside report.
+    pub fn facts(&mut self) -> Result<FactsReport, CallError> {
+        self.ask(&Request::Facts, |event| match event {
+            Event::FactsReport(report) => Ok(*report),
+            other => Err(error::unexpected(&other)),
+        })
+    }
+
+    /// Closes process 1 to observers and opens the sandbox to commands and files.
+    pub fn seal(&mut self) -> Result<(), CallError> {
+        self.ask(&Request::Seal, done)
+    }
+
+    /// Asks for a sign of life.
+    pub fn ping(&mut self) -> Result<(), CallError> {
+        self.ask(&Request::Ping, done)
+    }
+
+    /// Ends the supervisor, and with it the sandbox. The connection is of no use afterwards.
+    pub fn shutdown(mut self) -> Result<(), CallError> {
+        self.ask(&Request::Shutdown, done)
+    }
+
+    /// A call with one answer that needs no work.
+    fn ask<T>(
+        &mut self,
+        request: &Request<'_>,
+        read: impl FnOnce(Event<'_>) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        self.ask_within(self.link.patience.answer, request, read)
+    }
+
+    /// A call with one answer that may take as long as the work takes.
+    fn ask_work<T>(
+        &mut self,
+        request: &Request<'_>,
+        read: impl FnOnce(Event<'_>) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        self.ask_within(self.link.patience.work, request, read)
+    }
+
+    fn ask_within<T>(
+        &mut self,
+        patience: Duration,
+        request: &Request<'_>,
+        read: impl FnOnce(Event<'_>) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        self.run(|link, channel| read(link.ask(channel, request, Deadline::after(patience))?))
+    }
+
+    /// Gives a call its own number, and remembers whether the connection survived it.
+    fn run<T>(
+        &mut self,
+        call: impl FnOnce(&mut Link, u32) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        if self.broken {
+            return Err(CallError::Broken);
+        }
+        let channel = self.next;
+        // Four thousand million calls later the numbers are used up; a new connection has more.
+        self.next = channel.checked_add(1).ok_or(CallError::Broken)?;
+        let result = call(&mut self.link, channel);
+        self.broken = result.as_ref().is_err_and(CallError::breaks_connection);
+        self.link.settle();
+        result
+    }
+}
+
+/// Reads the answer that tells nothing.
+fn done(event: Event<'_>) -> Result<(), CallError> {
+    match event {
+        Event::Done => Ok(()),
+        other => Err(error::unexpected(&other)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

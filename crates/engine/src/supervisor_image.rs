@@ -1,0 +1,205 @@
+//! The embedded supervisor, and how a native pen is started from it.
+//!
+//! The build script has put a static binary beside this module. It is handed to the kernel as a sealed file in
+//! memory, made once per process and shared by every pen: nothing is unpacked, nothing on disk can be swapped.
+//! [`start_pen`] runs it as pen maker with a spec and a listening socket and waits until process 1 listens.
+//! The maker is a small process of its own, so making a pen costs the same however big this one is.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use clawpen_os::events::{self, Interest};
+use clawpen_os::memfd;
+use clawpen_os::process::{self, Child, Pid, Signal};
+use clawpen_os::sockets;
+use clawpen_os::spawn::{Image, Plan, SpawnError};
+use clawpen_wire::pen::PenSpec;
+use clawpen_wire::supervisor::codec::EncodeError;
+
+/// The static binary, for backends that mount it into a container.
+pub static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clawpen-supervisor"));
+
+/// How long the making of one pen may take. It takes milliseconds; a machine that is this slow is broken.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than any message of the maker.
+const MESSAGE: usize = 2048;
+
+/// Process 1 of a pen, as the host sees it.
+#[derive(Debug)]
+pub struct ProcessOne {
+    pub pid: Pid,
+    /// Stays valid, and stays this process, even when the number is used again.
+    pub pidfd: OwnedFd,
+}
+
+/// A pen could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum StartPenError {
+    #[error("the pen spec is too long to be handed over")]
+    Spec(#[source] EncodeError),
+    #[error("the pen maker cannot be prepared")]
+    Prepare(#[source] io::Error),
+    #[error("the pen maker cannot be started")]
+    Spawn(#[source] SpawnError),
+    #[error("the pen cannot be made: {0}")]
+    Refused(String),
+    #[error("the pen's first process was killed while the pen was being made")]
+    Killed,
+    #[error("the pen was not ready within {} s", PATIENCE.as_secs())]
+    TooSlow,
+}
+
+/// The embedded supervisor as a sealed file in memory, ready to be executed.
+pub fn program() -> io::Result<BorrowedFd<'static>> {
+    static PROGRAM: OnceLock<OwnedFd> = OnceLock::new();
+    if let Some(program) = PROGRAM.get() {
+        return Ok(program.as_fd());
+    }
+    let made = memfd::sealed("clawpen-supervisor", IMAGE, memfd::Use::Execute)?;
+    // Two threads may get here at once; the second file is closed again.
+    Ok(PROGRAM.get_or_init(|| made).as_fd())
+}
+
+/// Makes a native pen and waits until it listens on `listener`.
+///
+/// Nothing is left behind on failure: the maker kills what it has made, and what it could not kill ends
+/// when its descriptors close.
+pub fn start_pen(spec: &PenSpec, listener: BorrowedFd<'_>) -> Result<ProcessOne, StartPenError> {
+    start_pen_with(spec, listener, Vec::new())
+}
+
+/// The same with environment variables for the maker: only test builds of the supervisor read any.
+pub fn start_pen_with(
+    spec: &PenSpec,
+    listener: BorrowedFd<'_>,
+    environment: Vec<CString>,
+) -> Result<ProcessOne, StartPenError> {
+    let spec = spec.to_bytes().map_err(StartPenError::Spec)?;
+    let spec =
+        memfd::sealed("clawpen-spec", &spec, memfd::Use::Read).map_err(StartPenError::Prepare)?;
+    let program = program().map_err(StartPenError::Prepare)?;
+    let null = events::open_null().map_err(StartPenError::Prepare)?;
+    let (ours, theirs) = sockets::pair(sockets::Kind::Messages).map_err(StartPenError::Prepare)?;
+    let argv = [c"clawpen-supervisor", c"make"].map(CString::from).to_vec();
+    let maker = Plan::new(Image::File(program), argv, environment)
+        .descriptor(0, null.as_fd())
+        .descriptor(1, null.as_fd())
+        .descriptor(2, null.as_fd())
+        .descriptor(3, spec.as_fd())
+        .descriptor(4, listener)
+        .descriptor(5, theirs.as_fd())
+        .spawn()
+        .map_err(StartPenError::Spawn)?;
+    drop(theirs);
+    let heard = hear(ours.as_fd());
+    if heard.is_err() {
+        // It may be stuck; it has nothing to say any more.
+        let _ = maker.signal(Signal::KILL);
+    }
+    reap(&maker);
+    heard
+}
+
+/// Reads until the pen is ready. Process 1 and the maker both speak, in any order.
+fn hear(from: BorrowedFd<'_>) -> Result<ProcessOne, StartPenError> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut made = None;
+    let mut is_ready = false;
+    loop {
+        match made.take() {
+            Some(process_one) if is_ready => return Ok(process_one),
+            still_building => made = still_building,
+        }
+        let outcome = hear_one(from, deadline);
+        match outcome {
+            Ok(Heard::Made(process_one)) => made = Some(process_one),
+            Ok(Heard::Ready) => is_ready = true,
+            Err(error) => {
+                if let Some(process_one) = made {
+                    let _ = process::pidfd_signal(process_one.pidfd.as_fd(), Signal::KILL);
+                }
+                return Err(error);
+            }
+        }
+    }
+}
+
+enum Heard {
+    Made(ProcessOne),
+    Ready,
+}
+
+fn hear_one(from: BorrowedFd<'_>, deadline: Instant) -> Result<Heard, StartPenError> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let events =
+        events::poll(&[(from, Interest::Read)], Some(left)).map_err(StartPenError::Prepare)?;
+    if events.is_empty() {
+        return if left.is_zero() { Err(StartPenError::TooSlow) } else { hear_one(from, deadline) };
+    }
+    let mut buffer = [0_u8; MESSAGE];
+    let message = sockets::receive(from, &mut buffer, 1).map_err(StartPenError::Prepare)?;
+    match buffer.get(..message.bytes).and_then(<[u8]>::split_first) {
+        Some((b'M', number)) => {
+            let number = number.first_chunk().copied().map(i32::from_le_bytes);
+            let pidfd = message.descriptors.into_iter().next();
+            match (number.and_then(Pid::new), pidfd) {
+                (Some(pid), Some(pidfd)) => Ok(Heard::Made(ProcessOne { pid, pidfd })),
+                _ => Err(StartPenError::Killed),
+            }
+        }
+        Some((b'R', _)) => Ok(Heard::Ready),
+        Some((b'F', text)) => {
+            Err(StartPenError::Refused(String::from_utf8_lossy(text).into_owned()))
+        }
+        Some(_) | None => Err(StartPenError::Killed),
+    }
+}
+
+/// The maker ends by itself at once after its last word, or was killed.
+fn reap(maker: &Child) {
+    let _ = maker.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_supervisor_is_embedded_static_and_small() {
+        assert!(IMAGE.starts_with(b"\x7fELF"));
+        // Program headers of a 64-bit ELF file: offset at 32, size and number of entries at 54 and 56.
+        let half = |at: usize| usize::from(u16::from_le_bytes([IMAGE[at], IMAGE[at + 1]]));
+        let start = usize::from(IMAGE[32]);
+        let types: Vec<u8> = (0..half(56)).map(|entry| IMAGE[start + entry * half(54)]).collect();
+        assert!(types.contains(&1) && !types.contains(&3), "it asks for an interpreter: {types:?}");
+        assert!(IMAGE.len() < 2 * 1024 * 1024, "{} bytes", IMAGE.len());
+    }
+
+    #[test]
+    fn a_spec_without_a_plan_is_refused_with_the_makers_words() {
+        use clawpen_wire::pen::{Credentials, LandlockPlan, Lifetime, ServeCaps, ServePlan};
+        let serve = ServePlan {
+            lifetime: Lifetime::UntilDisconnect,
+            user: Credentials { uid: 1000, gid: 1000, groups: Vec::new() },
+            workdir: "/".into(),
+            env: Vec::new(),
+            rlimits: Vec::new(),
+            umask: 0o022,
+            seccomp: vec![0x06, 0, 0, 0, 0, 0, 0xff, 0x7f],
+            landlock: LandlockPlan { lowest_abi: 0, rules: Vec::new(), tcp: true },
+            roots: Vec::new(),
+            caps: ServeCaps::default(),
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let place = clawpen_os::beneath::open_root(directory.path()).unwrap();
+        let listener = sockets::listen(place.as_fd(), "s".as_ref()).unwrap();
+        let refused = start_pen(&PenSpec { make: None, serve }, listener.as_fd()).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the pen cannot be made: the pen spec does not say how to make a pen"
+        );
+    }
+}

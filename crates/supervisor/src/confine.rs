@@ -1,0 +1,173 @@
+//! What a command gives up before it starts, and in which order.
+//!
+//! ```text
+//! session, descriptors, terminal, directory   while every call is still open
+//! resource limits                              before the last powers go; a hard limit can only sink
+//! no-new-privs                                 the two below need it
+//! Landlock                                     opens nothing itself, so it may come before the descriptors close
+//! every other descriptor closed                nothing of process 1 is left in the child
+//! seccomp                                      last: it need not allow any step above
+//! execve
+//! ```
+//!
+//! The order is kept by `clawpen_os::spawn`; here stands what goes into it. Ids, capabilities and
+//! no-new-privs were settled once, for process 1 itself, and are inherited. Made once at the start, because
+//! the spec does not change and a rule set can be applied any number of times.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+
+use clawpen_os::beneath::{self, Open};
+use clawpen_os::landlock::{self, Access, Ruleset, Scope, TcpPorts};
+use clawpen_os::process::Signal;
+use clawpen_os::rlimits::{Limit, Resource};
+use clawpen_os::seccomp::Program;
+use clawpen_os::spawn::{Image, Plan, Session};
+use clawpen_wire::pen::{LandlockAccess, LandlockPlan, ResourceLimit, ServePlan};
+
+use crate::faults;
+use crate::report::{Failure, Step as _};
+
+/// `RLIMIT_*` as the kernel numbers them on every architecture that we build for.
+const RESOURCES: [Resource; 16] = [
+    Resource::Cpu,
+    Resource::FileSize,
+    Resource::Data,
+    Resource::Stack,
+    Resource::Core,
+    Resource::ResidentSet,
+    Resource::Processes,
+    Resource::OpenFiles,
+    Resource::LockedMemory,
+    Resource::AddressSpace,
+    Resource::Locks,
+    Resource::PendingSignals,
+    Resource::MessageQueue,
+    Resource::Nice,
+    Resource::RealTimePriority,
+    Resource::RealTimeTime,
+];
+
+/// Everything that a command is held by, ready to be put on.
+#[derive(Debug)]
+pub(crate) struct Confinement {
+    limits: Vec<(Resource, Limit)>,
+    landlock: Option<Ruleset>,
+    seccomp: Program,
+}
+
+/// A command with all that it is given.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) program: Executable,
+    pub(crate) argv: Vec<CString>,
+    pub(crate) environment: Vec<CString>,
+    pub(crate) directory: OwnedFd,
+    pub(crate) session: Session,
+    /// Standard input, output and error.
+    pub(crate) streams: [OwnedFd; 3],
+}
+
+/// What is started.
+#[derive(Debug)]
+pub(crate) enum Executable {
+    /// The places where a command may be, in order.
+    Places(Vec<CString>),
+    /// An open file.
+    File(OwnedFd),
+}
+
+impl Confinement {
+    pub(crate) fn prepare(plan: &ServePlan) -> Result<Self, Failure> {
+        let limits = plan.rlimits.iter().map(limit).collect::<Result<_, _>>()?;
+        let landlock = if faults::is_off("landlock") { None } else { ruleset(&plan.landlock)? };
+        let seccomp = Program::from_bytes(&plan.seccomp).step("read the seccomp program")?;
+        Ok(Self { limits, landlock, seccomp })
+    }
+
+    /// The start of `prepared`, with everything put on.
+    pub(crate) fn plan<'a>(&'a self, prepared: &'a Prepared) -> Plan<'a> {
+        let image = match &prepared.program {
+            Executable::Places(places) => Image::Paths(places.clone()),
+            Executable::File(file) => Image::File(file.as_fd()),
+        };
+        let mut plan = Plan::new(image, prepared.argv.clone(), prepared.environment.clone())
+            .directory(prepared.directory.as_fd())
+            .session(prepared.session)
+            // The shim is what makes the tree reachable. Whoever kills it must not escape by that.
+            .death_signal(Signal::KILL);
+        for (number, stream) in (0..).zip(&prepared.streams) {
+            plan = plan.descriptor(number, stream.as_fd());
+        }
+        if !faults::is_off("rlimits") {
+            for &(resource, limit) in &self.limits {
+                plan = plan.limit(resource, limit);
+            }
+        }
+        if !faults::is_off("no-new-privs") {
+            plan = plan.no_new_privs();
+        }
+        if let Some(ruleset) = &self.landlock {
+            plan = plan.landlock(ruleset);
+        }
+        if !faults::is_off("seccomp") {
+            plan = plan.seccomp(&self.seccomp);
+        }
+        plan
+    }
+}
+
+fn limit(limit: &ResourceLimit) -> Result<(Resource, Limit), Failure> {
+    let resource = usize::try_from(limit.resource).ok().and_then(|number| RESOURCES.get(number));
+    let resource = resource
+        .ok_or_else(|| Failure::new(format!("there is no resource limit {}", limit.resource)))?;
+    let finite = |value| (value != u64::MAX).then_some(value);
+    Ok((*resource, Limit { soft: finite(limit.soft), hard: finite(limit.hard) }))
+}
+
+fn ruleset(plan: &LandlockPlan) -> Result<Option<Ruleset>, Failure> {
+    let abi = landlock::abi().step("ask for Landlock")?.unwrap_or(0);
+    if abi < plan.lowest_abi {
+        return Err(Failure::new(format!(
+            "the kernel offers Landlock {abi}, and the pen spec asks for {}",
+            plan.lowest_abi
+        )));
+    }
+    let root = beneath::open_root(Path::new("/")).step("open the root")?;
+    let mut opened = Vec::new();
+    for rule in &plan.rules {
+        match beneath::open(root.as_fd(), &rule.path, Open::HandleFollow) {
+            Ok(path) => opened.push((path, access(rule.access))),
+            Err(error) if rule.optional && error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                return Err(error)
+                    .step_with(|| format!("open `{}` for Landlock", rule.path.display()));
+            }
+        }
+    }
+    let request = landlock::Request {
+        paths: opened.iter().map(|(path, access)| (path.as_fd(), *access)).collect(),
+        tcp: if plan.tcp { None } else { Some(TcpPorts::default()) },
+        // Each command is a Landlock domain of its own, so a closed scope would also keep commands of
+        // one pen from signalling each other. The pid and network namespaces draw that line around the
+        // whole pen.
+        scope: Scope::Open,
+    };
+    Ruleset::build(&request).step("build the Landlock rules")
+}
+
+fn access(access: LandlockAccess) -> Access {
+    match access {
+        LandlockAccess::Read => Access::READ,
+        LandlockAccess::ReadExecute => Access::READ | Access::EXECUTE,
+        LandlockAccess::ReadWriteFiles => {
+            Access::READ | Access::WRITE_EXISTING | Access::IOCTL_DEVICE
+        }
+        LandlockAccess::ReadWrite => Access::READ | Access::WRITE | Access::IOCTL_DEVICE,
+        LandlockAccess::Full => {
+            Access::READ | Access::WRITE | Access::EXECUTE | Access::IOCTL_DEVICE
+        }
+    }
+}

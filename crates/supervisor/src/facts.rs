@@ -1,0 +1,228 @@
+//! What is in force, as seen from inside: by process 1 itself, and by a child that was confined exactly as a
+//! command is.
+//!
+//! That child is this same program in the mode `observe`, started through the same shim, the same plan and
+//! the same confinement as any command. It tells what the kernel says about it, and whether Landlock
+//! refuses it something that the plan does not open: tried, not believed. The kernel's texts travel
+//! unparsed; the engine reads them with the reader that it also uses from outside.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clawpen_os::beneath;
+use clawpen_os::capabilities;
+use clawpen_os::events;
+use clawpen_os::landlock;
+use clawpen_os::memfd;
+use clawpen_os::net;
+use clawpen_os::process::{self, Dumpable};
+use clawpen_os::spawn::Session;
+use clawpen_wire::pen::{LandlockAccess, LandlockPlan, ServePlan};
+use clawpen_wire::supervisor::codec::{Cap, Reader, Wire as _};
+use clawpen_wire::supervisor::{
+    ErrorCode, FactsReport, Failed, Interface, LandlockFact, NamespaceFact, ProcessFacts, limits,
+};
+
+use crate::confine::{Executable, Prepared};
+use crate::exec::{Ends, failed};
+use crate::files::io_failed;
+use crate::report::{Failure, Step as _};
+
+/// The longest report of the observer.
+pub(crate) const LONGEST: usize = 64 * 1024;
+/// How long the observer may take: it reads a few files of `/proc`.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A file that belongs to whoever looks: writable by mode, so only Landlock can refuse it.
+const OWN_NAME: &str = "/proc/self/comm";
+
+/// This program as a file that can be started again.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    program: OwnedFd,
+}
+
+impl Observer {
+    /// A file in memory either way: Landlock judges places, and the place of this program is no business of
+    /// the plan. The engine starts us from one; a container engine does not, so there a copy is made.
+    pub(crate) fn of_this_program() -> Result<Self, Failure> {
+        let open = || File::open("/proc/self/exe").step("open this program");
+        let place = fs::read_link("/proc/self/exe").step("find this program")?;
+        if place.as_os_str().to_string_lossy().starts_with("/memfd:") {
+            return Ok(Self { program: open()?.into() });
+        }
+        let mut bytes = Vec::new();
+        open()?.read_to_end(&mut bytes).step("read this program")?;
+        let program = memfd::sealed("clawpen-supervisor", &bytes, memfd::Use::Execute)
+            .step("copy this program into memory")?;
+        Ok(Self { program })
+    }
+
+    /// The observer as a command.
+    pub(crate) fn prepare(&self, plan: &ServePlan) -> Result<(Prepared, Ends), Failed> {
+        self.try_prepare(plan).map_err(|error| io_failed(&error, "observe"))
+    }
+
+    fn try_prepare(&self, plan: &ServePlan) -> io::Result<(Prepared, Ends)> {
+        let (output, stdout) = events::pipe()?;
+        events::set_nonblocking(output.as_fd())?;
+        let argv = [c"clawpen-supervisor", c"observe"].map(CString::from).into_iter();
+        let prepared = Prepared {
+            program: Executable::File(self.program.try_clone()?),
+            argv: argv.chain(probe(&plan.landlock).map(CString::from)).collect(),
+            environment: Vec::new(),
+            directory: beneath::open_root(Path::new("/"))?,
+            session: Session::New,
+            streams: [events::open_null()?, stdout, events::open_null()?],
+        };
+        Ok((prepared, Ends { input: None, output, error: None, is_terminal: false }))
+    }
+}
+
+/// Something that the plan does not open and that nothing but Landlock would refuse.
+fn probe(plan: &LandlockPlan) -> Option<&'static std::ffi::CStr> {
+    let opens = |place: &Path, wanted: fn(LandlockAccess) -> bool| {
+        plan.rules.iter().any(|rule| place.starts_with(&rule.path) && wanted(rule.access))
+    };
+    if !opens(Path::new("/"), |_| true) {
+        return Some(c"list-root");
+    }
+    let writes = |access| match access {
+        LandlockAccess::Read | LandlockAccess::ReadExecute => false,
+        LandlockAccess::ReadWriteFiles | LandlockAccess::ReadWrite | LandlockAccess::Full => true,
+    };
+    (!opens(Path::new(OWN_NAME), writes)).then_some(c"write-own-name")
+}
+
+/// The mode `observe`: looks, and writes what it sees to standard output.
+pub(crate) fn observe(words: &[&Path]) -> Result<(), Failure> {
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    let enforced = match words.first().and_then(|word| word.to_str()) {
+        Some("list-root") => fs::read_dir("/").err().is_some_and(refused),
+        Some("write-own-name") => {
+            File::options().write(true).open(OWN_NAME).err().is_some_and(refused)
+        }
+        _ => false,
+    };
+    let mut report = Vec::new();
+    look_at_self()
+        .put(&mut report, Cap::NONE)
+        .and_then(|()| enforced.put(&mut report, Cap::NONE))
+        .map_err(|error| Failure::new(format!("cannot write down what was seen: {error}")))?;
+    io::stdout().write_all(&report).and_then(|()| io::stdout().flush()).step("tell what was seen")
+}
+
+/// Puts both views together. `observed` is what the observer wrote.
+pub(crate) fn report(
+    observed: &[u8],
+    plan: &ServePlan,
+    sealed: bool,
+) -> Result<FactsReport, Failed> {
+    let mut reader = Reader::new(observed);
+    let workload = ProcessFacts::take(&mut reader, Cap::NONE);
+    let enforced = bool::take(&mut reader, Cap::NONE);
+    let (Ok(workload), Ok(enforced)) = (workload, enforced) else {
+        return Err(failed(ErrorCode::Unconfined, "a confined child could not report on itself"));
+    };
+    let abi = landlock::abi().ok().flatten().unwrap_or(0);
+    // Without a plan there is nothing that could be refused.
+    let enforced = enforced && abi >= plan.landlock.lowest_abi;
+    let names = net::interfaces().map_err(|error| io_failed(&error, "interfaces"))?;
+    Ok(FactsReport {
+        supervisor: look_at_self(),
+        workload,
+        mountinfo: text("/proc/self/mountinfo", limits::MOUNT_TEXT),
+        uid_map: text("/proc/self/uid_map", limits::ID_MAP_TEXT),
+        gid_map: text("/proc/self/gid_map", limits::ID_MAP_TEXT),
+        interfaces: names.into_iter().take(limits::INTERFACES).map(interface).collect(),
+        landlock: LandlockFact { abi, enforced },
+        hostname: hostname(),
+        sealed,
+    })
+}
+
+fn look_at_self() -> ProcessFacts {
+    ProcessFacts {
+        status: text("/proc/self/status", limits::KERNEL_TEXT),
+        limits: text("/proc/self/limits", limits::KERNEL_TEXT),
+        cgroup: text("/proc/self/cgroup", limits::KERNEL_TEXT),
+        namespaces: namespaces(),
+        dumpable: !matches!(process::dumpable(), Ok(Dumpable::No)),
+        securebits: capabilities::securebits().unwrap_or_default(),
+        descriptors: descriptors(),
+    }
+}
+
+/// A text of the kernel, cut to what the report takes. One that cannot be read is empty, and an empty one
+/// is a mismatch to whoever compares.
+fn text(path: &str, most: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let most = u64::try_from(most).unwrap_or(u64::MAX);
+    let read = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
+    read.map_or_else(|_| Vec::new(), |_| bytes)
+}
+
+fn namespaces() -> Vec<NamespaceFact> {
+    let Ok(entries) = fs::read_dir("/proc/self/ns") else { return Vec::new() };
+    let mut found: Vec<_> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().to_str()?.to_owned();
+            // `pid:[4026531836]`
+            let link = fs::read_link(entry.path()).ok()?;
+            let (_, number) = link.to_str()?.split_once(":[")?;
+            Some(NamespaceFact { name, inode: number.trim_end_matches(']').parse().ok()? })
+        })
+        .take(limits::NAMESPACES)
+        .collect();
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    found
+}
+
+/// Open descriptors, without the one that looks.
+fn descriptors() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return Vec::new() };
+    let mut found: Vec<u32> = entries
+        .flatten()
+        .filter(|entry| !fs::read_link(entry.path()).is_ok_and(|link| looks_at_descriptors(&link)))
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .take(limits::DESCRIPTORS)
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+fn looks_at_descriptors(link: &PathBuf) -> bool {
+    link.starts_with("/proc") && link.ends_with("fd")
+}
+
+fn interface(name: String) -> Interface {
+    let loopback = name == "lo";
+    let flags = text(&format!("/sys/class/net/{name}/flags"), 32);
+    let flags = str::from_utf8(&flags).ok().and_then(|text| text.trim().strip_prefix("0x"));
+    let up = match flags.and_then(|digits| u32::from_str_radix(digits, 16).ok()) {
+        Some(flags) => flags & 1 == 1,
+        // A native pen has no `/sys`. A loopback that is down has no route to itself; of another
+        // interface the worse is said.
+        None => !loopback || loopback_answers(),
+    };
+    Interface { name, up, loopback }
+}
+
+fn loopback_answers() -> bool {
+    let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0));
+    socket.and_then(|socket| socket.send_to(&[], socket.local_addr()?)).is_ok()
+}
+
+fn hostname() -> Vec<u8> {
+    let mut name = text("/proc/sys/kernel/hostname", limits::HOSTNAME + 1);
+    while name.last() == Some(&b'\n') {
+        name.pop();
+    }
+    name.truncate(limits::HOSTNAME);
+    name
+}

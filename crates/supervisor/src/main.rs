@@ -1,0 +1,55 @@
+//! Process 1 of every pen: makes the pen, runs commands in it, moves files, reports what is in force.
+//!
+//! ```text
+//! make      descriptors 3 (the pen spec), 4 (the listening socket), 5 (where to report)
+//!             reads the spec, clones into new namespaces, hands over what only the host can open, ends
+//!             └► the clone becomes process 1: builds the root, gives its power up, serves
+//! serve     SPEC DIRECTORY: process 1 of a container that someone else made; binds DIRECTORY/s, serves
+//! observe   started by process 1 exactly as a command is; looks at itself and tells it on descriptor 1
+//! ```
+//!
+//! One thread, one loop (`serve.rs`), no async. Nothing is decided here: the spec says what to do, and what
+//! cannot be done ends the process with a sentence that says what and why.
+#![forbid(unsafe_code)]
+
+mod confine;
+mod exec;
+mod facts;
+mod faults;
+mod files;
+mod init;
+mod make;
+mod processes;
+mod reap;
+mod report;
+mod serve;
+mod sha256;
+mod shim;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use report::Failure;
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let words: Vec<&Path> = arguments.iter().map(Path::new).collect();
+    let outcome = match words.as_slice() {
+        [mode] if mode.as_os_str() == "make" => make::run(),
+        [mode, spec, directory] if mode.as_os_str() == "serve" => {
+            init::serve_container(spec, directory)
+        }
+        [mode, probe @ ..] if mode.as_os_str() == "observe" => facts::observe(probe),
+        _ => Err(Failure::new("cannot tell what to do: say make, serve SPEC DIRECTORY or observe")),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // The last word, for `docker logs` and for a maker started by hand; nobody is left to tell
+            // if this fails too.
+            let _ = writeln!(std::io::stderr(), "clawpen-supervisor: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

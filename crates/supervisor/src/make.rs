@@ -1,0 +1,391 @@
+//! The pen maker: turns a pen spec into process 1 of a new pen, and ends.
+//!
+//! It stays on the host and does the little that cannot be done from inside: it writes the id maps, opens
+//! what the pen's own user could not reach, maps the ids of those mounts, and enters control groups.
+//! Everything else is done by the clone in its own namespaces (`init.rs`), where a mistake hurts nobody.
+//!
+//! ```text
+//! maker                                   clone (process 1)
+//!   clone into new namespaces ──────────►   waits: it has no ids yet and may make nothing
+//!   id maps, control groups
+//!   T: host mounts as descriptors ──────►   keeps them in the order of the spec
+//!   G: go ──────────────────────────────►   builds, gives up its power, reports ready
+//!   reports its number, ends
+//! ```
+//!
+//! If the maker dies on the way, the clone reads the end of the stream and ends too: no half-made pen stays.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use clawpen_os::beneath::{self, Open};
+use clawpen_os::mounts::{Extent, Mount, MountFlags};
+use clawpen_os::namespaces::{self, IdRange, Namespaces};
+use clawpen_os::process::{self, Child, Forked, Pid, Signal};
+use clawpen_os::sockets;
+use clawpen_wire::pen::{
+    self, BindOwner, CgroupVersion, IdPlan, IdWriter, MakePlan, MountStep, PenSpec, Submounts,
+};
+use clawpen_wire::supervisor::limits;
+
+use crate::faults;
+use crate::init;
+use crate::report::{Failure, Report, Step as _};
+
+/// Where the helpers of the package `uidmap` are; the environment is not asked.
+const HELPERS: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
+
+pub(crate) fn run() -> Result<(), Failure> {
+    let report = Report::new(process::inherited(5).step("take descriptor 5")?);
+    // In the clone this is process 1's whole life; both report here, so each failure is told once.
+    make(&report).inspect_err(|failure| report.failed(failure))
+}
+
+fn make(report: &Report) -> Result<(), Failure> {
+    let spec = process::inherited(3).step("take descriptor 3, the pen spec")?;
+    let listener = process::inherited(4).step("take descriptor 4, the listening socket")?;
+    close_strangers()?;
+    let PenSpec { make, serve } = read_spec(File::from(spec))?;
+    let plan = make.ok_or_else(|| Failure::new("the pen spec does not say how to make a pen"))?;
+    check_ids(&plan.ids)?;
+
+    let (ours, theirs) = sockets::pair(sockets::Kind::Messages).step("make a socket pair")?;
+    let cgroup = unified_cgroup(&plan)?;
+    let namespaces = namespaces_of(&plan);
+    let forked = process::clone3(namespaces, cgroup.as_ref().map(AsFd::as_fd));
+    drop(cgroup);
+    match forked.step("clone into new namespaces")? {
+        Forked::Child => {
+            drop(ours);
+            let trees = receive_trees(theirs.as_fd())?;
+            drop(theirs);
+            init::become_process_1(*plan, serve, listener, trees, report)
+        }
+        Forked::Parent(child) => {
+            drop((theirs, listener));
+            hand_over(&plan, &child, ours.as_fd()).and_then(|()| report.made(&child)).inspect_err(
+                |_| {
+                    // Nobody will ever tell it to go on.
+                    let _ = child.signal(Signal::KILL);
+                },
+            )
+        }
+    }
+}
+
+/// Closes what came through exec and was not asked for. Everything opened since is owned by a value here.
+pub(crate) fn close_strangers() -> Result<(), Failure> {
+    let open = fs::read_dir("/proc/self/fd").step("look at our own descriptors")?;
+    let numbers: Vec<i32> =
+        open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers {
+        // Fails for our own and for 0 to 2, which stay.
+        drop(process::inherited(number));
+    }
+    Ok(())
+}
+
+/// Reads a spec, from descriptor 3 or from a container's file.
+pub(crate) fn read_spec(file: File) -> Result<PenSpec, Failure> {
+    let mut bytes = Vec::new();
+    let most = u64::try_from(limits::PEN_SPEC).unwrap_or(u64::MAX).saturating_add(1);
+    file.take(most).read_to_end(&mut bytes).step("read the pen spec")?;
+    PenSpec::from_bytes(&bytes)
+        .map_err(|error| Failure::new(format!("cannot read the pen spec: {error}")))
+}
+
+/// A pen whose root is the host's root is no pen: without any capability it may write what belongs to root.
+/// The engine never asks for that; this is the second lock on the same door.
+fn check_ids(ids: &IdPlan) -> Result<(), Failure> {
+    for range in ids.uids.iter().chain(&ids.gids) {
+        if range.outside == 0
+            || range.count == 0
+            || range.outside.checked_add(range.count).is_none()
+        {
+            return Err(Failure::new(format!(
+                "the id map {} {} {} is refused: it reaches the host's root, or nothing",
+                range.inside, range.outside, range.count
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn namespaces_of(plan: &MakePlan) -> Namespaces {
+    // Without these three there is nothing to build in, whatever the spec says.
+    let mut wanted = Namespaces::USER | Namespaces::PID | Namespaces::MOUNT;
+    let optional = [
+        (pen::Namespaces::NET, Namespaces::NETWORK, "net-namespace"),
+        (pen::Namespaces::IPC, Namespaces::IPC, "ipc-namespace"),
+        (pen::Namespaces::UTS, Namespaces::UTS, "uts-namespace"),
+        (pen::Namespaces::CGROUP, Namespaces::CGROUP, "cgroup-namespace"),
+    ];
+    for (bit, namespace, fault) in optional {
+        if plan.namespaces.has(bit) && !faults::is_off(fault) {
+            wanted = wanted | namespace;
+        }
+    }
+    wanted
+}
+
+fn unified_cgroup(plan: &MakePlan) -> Result<Option<OwnedFd>, Failure> {
+    let mut unified = plan.cgroups.iter().filter(|entry| entry.version == CgroupVersion::Two);
+    let Some(entry) = unified.next().filter(|_| !faults::is_off("cgroups")) else {
+        return Ok(None);
+    };
+    if unified.next().is_some() {
+        return Err(Failure::new("the pen spec names two control groups of the unified hierarchy"));
+    }
+    beneath::open_root(&entry.directory)
+        .map(Some)
+        .step_with(|| format!("open control group `{}`", entry.directory.display()))
+}
+
+fn hand_over(plan: &MakePlan, child: &Child, to: BorrowedFd<'_>) -> Result<(), Failure> {
+    write_id_maps(&plan.ids, child.pid())?;
+    for entry in &plan.cgroups {
+        if entry.version == CgroupVersion::One && !faults::is_off("cgroups") {
+            fs::write(entry.directory.join("cgroup.procs"), child.pid().to_string())
+                .step_with(|| format!("enter control group `{}`", entry.directory.display()))?;
+        }
+    }
+    // An ordinary user has no power over mounts out here: the clone opens them itself.
+    if plan.ids.writer == IdWriter::Direct {
+        let user_namespace = namespaces::open(child.pid(), Namespaces::USER)
+            .step("open the pen's user namespace")?;
+        let trees = host_trees(plan, Some(user_namespace.as_fd()))?;
+        for batch in trees.chunks(sockets::MAX_DESCRIPTORS) {
+            let descriptors: Vec<_> = batch.iter().map(AsFd::as_fd).collect();
+            sockets::send(to, b"T", &descriptors).step("hand mounts over")?;
+        }
+    }
+    sockets::send(to, b"G", &[]).map(drop).step("tell the pen's first process to go on")
+}
+
+/// The clone's side: everything that came before the go.
+fn receive_trees(from: BorrowedFd<'_>) -> Result<VecDeque<Mount>, Failure> {
+    let mut trees = VecDeque::new();
+    loop {
+        let mut kind = [0_u8; 1];
+        let message = sockets::receive(from, &mut kind, sockets::MAX_DESCRIPTORS)
+            .step("wait for the maker")?;
+        match (message.bytes, kind) {
+            (1, [b'T']) => trees.extend(message.descriptors.into_iter().map(Mount::from_fd)),
+            (1, [b'G']) => return Ok(trees),
+            _ => return Err(Failure::new("the maker ended before the pen could be built")),
+        }
+    }
+}
+
+fn write_id_maps(ids: &IdPlan, child: Pid) -> Result<(), Failure> {
+    match ids.writer {
+        IdWriter::Direct => {
+            namespaces::write_gid_map(child, &ranges(&ids.gids)).step("write the group map")?;
+            namespaces::write_uid_map(child, &ranges(&ids.uids)).step("write the user map")
+        }
+        IdWriter::Helpers => {
+            run_helper("newgidmap", child, &ids.gids)?;
+            run_helper("newuidmap", child, &ids.uids)
+        }
+        IdWriter::Single => {
+            // The kernel lets an ordinary user map a group only after this: a group can also take
+            // rights away, and `setgroups` would shake it off.
+            namespaces::deny_setgroups(child).step("deny setgroups")?;
+            namespaces::write_gid_map(child, &ranges(&ids.gids)).step("write the group map")?;
+            namespaces::write_uid_map(child, &ranges(&ids.uids)).step("write the user map")
+        }
+    }
+}
+
+fn run_helper(name: &str, child: Pid, map: &[pen::IdRange]) -> Result<(), Failure> {
+    let program = HELPERS
+        .iter()
+        .map(|directory| Path::new(directory).join(name))
+        .find(|program| program.exists())
+        .ok_or_else(|| {
+            Failure::new(format!("`{name}` is missing; install the package `uidmap`"))
+        })?;
+    let numbers = map.iter().flat_map(|range| [range.inside, range.outside, range.count]);
+    let output = Command::new(&program)
+        .arg(child.to_string())
+        .args(numbers.map(|number| number.to_string()))
+        .env_clear()
+        .stdin(Stdio::null())
+        .output()
+        .step_with(|| format!("run `{}`", program.display()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::new(format!("`{}` refused: {}", program.display(), said.trim())))
+}
+
+fn ranges(map: &[pen::IdRange]) -> Vec<IdRange> {
+    map.iter()
+        .map(|&pen::IdRange { inside, outside, count }| IdRange { inside, outside, count })
+        .collect()
+}
+
+/// Every mount of the host that the spec asks for, in its order. `user_namespace` is the pen's, where ids
+/// can be mapped; without one an idmapped mount is refused.
+pub(crate) fn host_trees(
+    plan: &MakePlan,
+    user_namespace: Option<BorrowedFd<'_>>,
+) -> Result<Vec<Mount>, Failure> {
+    let host = beneath::open_root(Path::new("/")).step("open the host's root")?;
+    let mut trees = Vec::new();
+    for step in &plan.root {
+        match step {
+            MountStep::Bind { source, flags, submounts, owner, .. } => {
+                let extent = match submounts {
+                    Submounts::Leave => Extent::One,
+                    Submounts::Bring => Extent::Tree,
+                };
+                let tree = host_tree(host.as_fd(), source, extent)?;
+                let map = || format!("map the ids of `{}`", source.display());
+                match (owner, user_namespace) {
+                    (BindOwner::AsIs, _) => {}
+                    (BindOwner::SameIds, Some(pen)) => tree.map_ids(pen, extent).step_with(map)?,
+                    (BindOwner::Mapped { uids, gids }, Some(_)) => {
+                        let uids = on_disk_to_host(uids, &plan.ids.uids)?;
+                        let gids = on_disk_to_host(gids, &plan.ids.gids)?;
+                        let namespace = namespaces::user_namespace(&uids, &gids).step_with(map)?;
+                        tree.map_ids(namespace.as_fd(), extent).step_with(map)?;
+                    }
+                    (BindOwner::SameIds | BindOwner::Mapped { .. }, None) => {
+                        let what = format!("cannot {}: only root can; bind it as it is", map());
+                        return Err(Failure::new(what));
+                    }
+                }
+                tree.restrict(bind_flags(*flags), extent)
+                    .step_with(|| format!("restrict `{}`", source.display()))?;
+                trees.push(tree);
+            }
+            MountStep::Device { source, .. } => {
+                let tree = host_tree(host.as_fd(), source, Extent::One)?;
+                tree.restrict(MountFlags::NO_SUID | MountFlags::NO_EXEC, Extent::One)
+                    .step_with(|| format!("restrict `{}`", source.display()))?;
+                trees.push(tree);
+            }
+            MountStep::Directory { .. }
+            | MountStep::Tmpfs { .. }
+            | MountStep::Proc { .. }
+            | MountStep::Devpts { .. }
+            | MountStep::File { .. }
+            | MountStep::Symlink { .. }
+            | MountStep::Mask { .. }
+            | MountStep::ReadOnly { .. }
+            | MountStep::Mqueue { .. } => {}
+        }
+    }
+    Ok(trees)
+}
+
+/// Opens `source` and makes sure that no link was followed on the way: the engine has resolved it, so a link
+/// means that someone has changed the path since, and what it leads to was never checked.
+fn host_tree(host: BorrowedFd<'_>, source: &Path, extent: Extent) -> Result<Mount, Failure> {
+    let open = || format!("open `{}`", source.display());
+    let opened = beneath::open(host, source, Open::Handle).step_with(open)?;
+    let number = std::os::fd::AsRawFd::as_raw_fd(&opened);
+    let real = fs::read_link(format!("/proc/self/fd/{number}")).step_with(open)?;
+    if real != source {
+        return Err(Failure::new(format!(
+            "`{}` leads to `{}`: the path has changed since it was checked",
+            source.display(),
+            real.display()
+        )));
+    }
+    let kind = beneath::stat(opened.as_fd()).step_with(open)?.kind;
+    if kind == beneath::Kind::Symlink {
+        return Err(Failure::new(format!("`{}` is a link", source.display())));
+    }
+    Mount::clone_of(opened.as_fd(), Path::new(""), extent)
+        .step_with(|| format!("clone the mount of `{}`", source.display()))
+}
+
+pub(crate) fn bind_flags(flags: pen::MountFlags) -> MountFlags {
+    let mut wanted = MountFlags::NONE;
+    if !faults::is_off("nosuid") {
+        wanted = wanted | MountFlags::NO_SUID;
+    }
+    if !faults::is_off("nodev") {
+        wanted = wanted | MountFlags::NO_DEV;
+    }
+    if flags.has(pen::MountFlags::READ_ONLY) && !faults::is_off("read-only") {
+        wanted = wanted | MountFlags::READ_ONLY;
+    }
+    if flags.has(pen::MountFlags::NO_EXEC) && !faults::is_off("noexec") {
+        wanted = wanted | MountFlags::NO_EXEC;
+    }
+    wanted
+}
+
+/// The map of an idmapped mount: ids on disk to ids of the host, by way of the ids in the pen.
+fn on_disk_to_host(wanted: &[pen::IdRange], pen: &[pen::IdRange]) -> Result<Vec<IdRange>, Failure> {
+    let mut map = Vec::new();
+    for range in wanted {
+        let (mut inside, mut on_disk, mut left) = (range.inside, range.outside, range.count);
+        while left > 0 {
+            let holds = |part: &&pen::IdRange| {
+                inside.checked_sub(part.inside).is_some_and(|distance| distance < part.count)
+            };
+            let part = pen.iter().find(holds).ok_or_else(|| {
+                Failure::new(format!("id {inside} of a bind is not in the pen's id map"))
+            })?;
+            let distance = inside - part.inside;
+            let count = left.min(part.count - distance);
+            map.push(IdRange {
+                inside: on_disk,
+                outside: part.outside.saturating_add(distance),
+                count,
+            });
+            inside = inside.saturating_add(count);
+            on_disk = on_disk.saturating_add(count);
+            left -= count;
+        }
+    }
+    Ok(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_on_disk_reach_the_host_through_the_pen() {
+        let pen = [range(0, 1000, 1), range(1, 100_000, 10)];
+        check(&[range(0, 5, 1)], &pen, Some(&[(5, 1000, 1)]));
+        check(&[range(3, 1000, 2)], &pen, Some(&[(1000, 100_002, 2)]));
+        check(&[range(0, 50, 3)], &pen, Some(&[(50, 1000, 1), (51, 100_000, 2)]));
+        check(&[range(9, 50, 3)], &pen, None);
+    }
+
+    #[test]
+    fn a_map_to_the_hosts_root_is_refused() {
+        let plan = |outside| IdPlan {
+            writer: IdWriter::Direct,
+            uids: vec![range(0, 1000, 1)],
+            gids: vec![range(0, outside, 1)],
+        };
+        assert!(check_ids(&plan(1000)).is_ok());
+        assert!(check_ids(&plan(0)).is_err());
+        assert!(check_ids(&plan(u32::MAX)).is_err());
+    }
+
+    fn range(inside: u32, outside: u32, count: u32) -> pen::IdRange {
+        pen::IdRange { inside, outside, count }
+    }
+
+    #[track_caller]
+    fn check(wanted: &[pen::IdRange], pen: &[pen::IdRange], expected: Option<&[(u32, u32, u32)]>) {
+        let map = on_disk_to_host(wanted, pen).ok();
+        let map: Option<Vec<_>> = map.map(|map| {
+            map.iter().map(|range| (range.inside, range.outside, range.count)).collect()
+        });
+        assert_eq!(map.as_deref(), expected);
+    }
+}

@@ -1,0 +1,187 @@
+//! The process between process 1 and one command: parent of all that the command leaves behind.
+//!
+//! It is a subreaper, so whatever the command starts stays below it, however it detaches. When the
+//! command's first process has ended, the shim ends the rest, says how it went, and ends. It runs as the
+//! same user as the command and may be stopped or killed by it at any moment: process 1 relies on it for
+//! nothing but the report. If it goes missing, its orphans become children of process 1, which kills them.
+//!
+//! ```text
+//! started <pid> + pidfd     the command runs
+//! failed <step> <errno>     it does not; nothing was started
+//! ended <how> <usage>       the first process has ended and the tree is gone, or not quite
+//! ```
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use clawpen_os::events;
+use clawpen_os::process::{self, ExitStatus, Pid, Reaped, Usage};
+use clawpen_os::sockets;
+use clawpen_os::spawn::{SpawnError, Step};
+use clawpen_os::tree;
+use clawpen_wire::supervisor::{End, Usage as WireUsage};
+
+use crate::confine::{Confinement, Prepared};
+
+/// How long the shim tries to end what the command left; process 1 takes over after it.
+const TREE_LIMIT: Duration = Duration::from_secs(5);
+/// Longer than any message.
+const MESSAGE: usize = 64;
+
+/// What a shim says.
+#[derive(Debug)]
+pub(crate) enum Said {
+    Started { pid: u32, pidfd: OwnedFd },
+    Failed { step: Step, errno: i32 },
+    Ended { end: End, usage: WireUsage, clean: bool },
+}
+
+/// The life of a shim. Never returns to what process 1 was doing.
+pub(crate) fn run(prepared: Prepared, confinement: &Confinement, status: OwnedFd) -> ! {
+    let told = watch(prepared, confinement, status.as_fd());
+    process::exit_now(u8::from(told.is_err()))
+}
+
+fn watch(prepared: Prepared, confinement: &Confinement, status: BorrowedFd<'_>) -> io::Result<()> {
+    process::set_child_subreaper()?;
+    let started = confinement.plan(&prepared).spawn();
+    // The command's ends of its pipes: while we held one, no reader would see its end.
+    drop(prepared);
+    let child = match started {
+        Ok(child) => child,
+        Err(SpawnError { step, cause }) => {
+            let mut message = vec![b'f', step_number(step)];
+            message.extend_from_slice(&cause.raw_os_error().unwrap_or_default().to_le_bytes());
+            return sockets::send(status, &message, &[]).map(drop);
+        }
+    };
+    let mut message = vec![b's'];
+    message.extend_from_slice(&child.pid().get().to_le_bytes());
+    sockets::send(status, &message, &[child.pidfd()])?;
+
+    let mut total = Total::default();
+    let main = wait_for(child.pid(), &mut total)?;
+    // Nearly every command leaves nothing; looking for more than that costs a walk through `/proc`.
+    let clean = matches!(process::reap_any()?, Reaped::NoChildren)
+        || tree::kill_descendants(TREE_LIMIT, &mut |ended| total.add(&ended.usage)).is_ok();
+    sockets::send(status, &total.message(main, clean), &[]).map(drop)
+}
+
+fn wait_for(main: Pid, total: &mut Total) -> io::Result<ExitStatus> {
+    loop {
+        let ended = process::wait_any()?.ok_or(io::ErrorKind::NotFound)?;
+        total.add(&ended.usage);
+        if ended.pid == main {
+            return Ok(ended.status);
+        }
+    }
+}
+
+/// What the whole tree used. Each reaped process already carries what it has reaped itself.
+#[derive(Debug, Default)]
+struct Total {
+    user: Duration,
+    system: Duration,
+    peak_bytes: u64,
+}
+
+impl Total {
+    fn add(&mut self, usage: &Usage) {
+        self.user += usage.user;
+        self.system += usage.system;
+        self.peak_bytes = self.peak_bytes.max(usage.peak_memory_bytes);
+    }
+
+    fn message(&self, main: ExitStatus, clean: bool) -> Vec<u8> {
+        let (kind, code) = match main {
+            ExitStatus::Code(code) => (b'c', i32::from(code)),
+            ExitStatus::Signal(signal) => (b's', signal.get()),
+        };
+        let mut message = vec![b'e', kind, u8::from(clean)];
+        message.extend_from_slice(&code.to_le_bytes());
+        for number in [micros(self.user), micros(self.system), self.peak_bytes / 1024] {
+            message.extend_from_slice(&number.to_le_bytes());
+        }
+        message
+    }
+}
+
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Whether the shim could still say something.
+pub(crate) fn is_connected(status: BorrowedFd<'_>) -> bool {
+    let look = events::poll(&[(status, events::Interest::None)], Some(Duration::ZERO));
+    look.is_ok_and(|events| events.iter().all(|event| !event.hung_up))
+}
+
+/// The next thing a shim said; `None` if there is nothing (yet, or any more).
+pub(crate) fn hear(status: BorrowedFd<'_>) -> Option<Said> {
+    let mut buffer = [0_u8; MESSAGE];
+    let message = sockets::receive(status, &mut buffer, 1).ok()?;
+    let text = buffer.get(..message.bytes)?;
+    match text.split_first()? {
+        (b's', rest) => {
+            let pid = u32::from_le_bytes(*rest.first_chunk()?);
+            let pidfd = message.descriptors.into_iter().next()?;
+            Some(Said::Started { pid, pidfd })
+        }
+        (b'f', rest) => {
+            let (step, rest) = rest.split_first()?;
+            Some(Said::Failed {
+                step: step_of(*step),
+                errno: i32::from_le_bytes(*rest.first_chunk()?),
+            })
+        }
+        (b'e', rest) => parse_end(rest),
+        _ => None,
+    }
+}
+
+fn parse_end(text: &[u8]) -> Option<Said> {
+    let (&[kind, clean], rest) = text.split_first_chunk()?;
+    let (code, rest) = rest.split_first_chunk()?;
+    let code = i32::from_le_bytes(*code);
+    let mut numbers = rest
+        .chunks_exact(8)
+        .filter_map(|bytes| bytes.first_chunk())
+        .copied()
+        .map(u64::from_le_bytes);
+    let usage = WireUsage {
+        user_us: numbers.next()?,
+        system_us: numbers.next()?,
+        max_rss_kib: numbers.next()?,
+        wall_us: 0,
+    };
+    let end = if kind == b'c' { End::Code(code) } else { End::Signal(code) };
+    Some(Said::Ended { end, usage, clean: clean == 1 })
+}
+
+/// The steps that are told apart by what the host is told; all others are protections.
+fn step_number(step: Step) -> u8 {
+    match step {
+        Step::Clone => 1,
+        Step::Directory => 2,
+        Step::Exec => 3,
+        Step::Landlock => 4,
+        Step::Seccomp => 5,
+        Step::Limits => 6,
+        Step::Terminal => 7,
+        _ => 0,
+    }
+}
+
+fn step_of(number: u8) -> Step {
+    match number {
+        1 => Step::Clone,
+        2 => Step::Directory,
+        3 => Step::Exec,
+        4 => Step::Landlock,
+        5 => Step::Seccomp,
+        6 => Step::Limits,
+        7 => Step::Terminal,
+        _ => Step::NoNewPrivs,
+    }
+}
