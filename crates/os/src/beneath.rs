@@ -166,7 +166,7 @@ impl Kind {
             FileType::Socket => Self::Socket,
             FileType::CharacterDevice => Self::CharacterDevice,
             FileType::BlockDevice => Self::BlockDevice,
-            _ => Self::Unknown,
+            FileType::Unknown => Self::Unknown,
         }
     }
 }
@@ -392,7 +392,7 @@ pub fn set_modified(file: BorrowedFd<'_>, time: SystemTime) -> io::Result<()> {
         }
     };
     let times = Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT.into() },
+        last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
         last_modification: Timespec { tv_sec: seconds, tv_nsec: nanos.into() },
     };
     Ok(rustix::fs::futimens(file, &times)?)

@@ -137,7 +137,7 @@ mod tests {
         let refused = |bytes: &[u8]| Program::from_bytes(bytes).unwrap_err().raw_os_error();
         assert_eq!(refused(&[]), Some(libc::EINVAL));
         assert_eq!(refused(&bytes[..9]), Some(libc::EINVAL));
-        assert_eq!(refused(&[0; 8 * 4097]), Some(libc::EINVAL));
+        assert_eq!(refused(&vec![0; 8 * 4097]), Some(libc::EINVAL));
     }
 
     #[test]

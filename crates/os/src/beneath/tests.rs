@@ -32,7 +32,7 @@ fn check<'a>(root: impl Into<Root<'a>>, path: &str, expected: Result<&str, i32>)
     let opened = open(root, Path::new(path), Open::Read);
     let seen = opened.and_then(|file| io::read_to_string(File::from(file)));
     let seen = seen.map_err(|error| error.raw_os_error().unwrap());
-    assert_eq!(seen.as_deref(), expected.as_ref().copied().map_err(|number| number), "{path}");
+    assert_eq!(seen.as_deref(), expected.as_ref().copied(), "{path}");
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_tree_far_deeper_than_a_path_or_the_descriptor_table_is_removed() {
     let tree = tree();
     let mut current = tree.root.try_clone().unwrap();
     let name = OsStr::new("a-directory-with-a-rather-long-name");
-    for _ in 0..3000 {
+    for _ in 0..1200 {
         make_directory(current.as_fd(), name, 0o755).unwrap();
         current = open(current.as_fd(), Path::new(name), Open::Directory).unwrap();
     }

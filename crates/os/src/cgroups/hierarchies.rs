@@ -142,7 +142,7 @@ impl Unified {
             let controllers = if is_ours { offered(candidate) } else { Vec::new() };
             if controllers.len() > self.controllers.len() {
                 self.controllers = controllers;
-                self.parent = candidate.to_owned();
+                candidate.clone_into(&mut self.parent);
             }
         }
     }
@@ -222,16 +222,8 @@ fn unescape(field: &str) -> PathBuf {
             let text = std::str::from_utf8(digits).ok()?;
             u8::from_str_radix(text, 8).ok()
         });
-        match code {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(3..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
+        bytes.push(code.unwrap_or(*first));
+        rest = after.get(if code.is_some() { 3 } else { 0 }..).unwrap_or_default();
     }
     PathBuf::from(OsString::from_vec(bytes))
 }

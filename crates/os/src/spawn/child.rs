@@ -6,13 +6,15 @@
 //! directory, signal actions, limits and credentials: changing those does not touch ours.
 
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::ffi::c_void;
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::ptr;
 
 use super::{Image, Plan, Session, Step};
 use crate::process::{Child, Pid, pointers};
+use crate::seccomp::Program;
 use crate::stack::Stack;
 use crate::syscall::{check, errno};
 
@@ -57,16 +59,13 @@ impl<'a> Prepared<'a> {
             gaps,
             floor,
             directory: Cell::new(plan.directory.map(|fd| fd.as_raw_fd())),
-            landlock: Cell::new(plan.landlock.map(|rules| {
-                use std::os::fd::AsFd as _;
-                rules.as_fd().as_raw_fd()
-            })),
+            landlock: Cell::new(plan.landlock.map(|rules| rules.as_fd().as_raw_fd())),
             file: Cell::new(file),
             paths,
             argv: pointers(&plan.argv),
             envp: pointers(&plan.environment),
             limits: limits.collect(),
-            filter: plan.seccomp.map(|program| program.descriptor()),
+            filter: plan.seccomp.map(Program::descriptor),
             stack: Stack::new(),
             step: Cell::new(Step::Clone),
             failure: Cell::new(0),
@@ -108,26 +107,31 @@ extern "C" fn run(prepared: *mut c_void) -> libc::c_int {
     // SAFETY: `start` passes a `Prepared` that stays where it is until this process is gone, and
     // waits meanwhile, so nobody else looks at its cells.
     let prepared = unsafe { &*prepared.cast::<Prepared<'_>>() };
-    let Err(Failed) = prepared.become_program();
-    // SAFETY: reads the calling thread's error number, which the failed call has just set.
-    let number = unsafe { *libc::__errno_location() };
+    let Err(Failed(number)) = prepared.become_program();
     prepared.failure.set(number);
     // SAFETY: ends this process only (it is a thread group of its own) and runs nothing of ours.
     unsafe { libc::_exit(127) }
 }
 
-/// A system call failed; why is in `errno`.
-struct Failed;
+/// A system call failed with this error number.
+struct Failed(i32);
 
-/// The value, or that it failed. No `io::Error`: nothing here may allocate.
+impl Failed {
+    /// Reads `errno`; an error of the system is a number, so nothing is allocated for it.
+    fn last() -> Self {
+        Self(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+    }
+}
+
+/// The value, or why it failed.
 fn done(ret: libc::c_long) -> Result<libc::c_long, Failed> {
-    if ret < 0 { Err(Failed) } else { Ok(ret) }
+    if ret < 0 { Err(Failed::last()) } else { Ok(ret) }
 }
 
 impl Prepared<'_> {
-    fn become_program(&self) -> Result<std::convert::Infallible, Failed> {
+    fn become_program(&self) -> Result<Infallible, Failed> {
         self.step.set(Step::Signals);
-        self.reset_signals()?;
+        reset_signals()?;
         self.step.set(Step::DeathSignal);
         self.tie_to_parent()?;
         self.step.set(Step::Session);
@@ -154,37 +158,6 @@ impl Prepared<'_> {
         self.exec()
     }
 
-    /// Default actions first, then nothing blocked: a signal that waited now ends this process
-    /// instead of running a handler in our memory.
-    fn reset_signals(&self) -> Result<(), Failed> {
-        // The kernel's own structure: handler, flags, restorer, mask; all zeros is the default.
-        const DEFAULT: [u64; 4] = [0; 4];
-        const NONE: u64 = 0;
-        const SET_SIZE: usize = 8;
-        let not_asked: *const u64 = ptr::null();
-        for signal in 1..=64 {
-            if signal == libc::SIGKILL || signal == libc::SIGSTOP {
-                continue;
-            }
-            // SAFETY: `DEFAULT` is as large as the kernel's structure and only read.
-            let ret = unsafe {
-                libc::syscall(libc::SYS_rt_sigaction, signal, DEFAULT.as_ptr(), not_asked, SET_SIZE)
-            };
-            done(ret)?;
-        }
-        // SAFETY: the kernel reads a mask of eight bytes.
-        let ret = unsafe {
-            libc::syscall(
-                libc::SYS_rt_sigprocmask,
-                libc::SIG_SETMASK,
-                ptr::from_ref(&NONE),
-                not_asked,
-                SET_SIZE,
-            )
-        };
-        done(ret).map(drop)
-    }
-
     fn tie_to_parent(&self) -> Result<(), Failed> {
         let Some(signal) = self.plan.death_signal else { return Ok(()) };
         // SAFETY: this option of prctl takes an integer by value.
@@ -194,8 +167,8 @@ impl Prepared<'_> {
     fn start_session(&self) -> Result<(), Failed> {
         match self.plan.session {
             Session::Inherit => Ok(()),
-            // SAFETY: setsid takes nothing.
             Session::New | Session::NewWithTerminal => {
+                // SAFETY: setsid takes nothing.
                 done(unsafe { libc::setsid() }.into()).map(drop)
             }
         }
@@ -232,8 +205,8 @@ impl Prepared<'_> {
     fn take_terminal(&self) -> Result<(), Failed> {
         match self.plan.session {
             Session::Inherit | Session::New => Ok(()),
-            // SAFETY: this request takes an integer; 0 steals no terminal from another session.
             Session::NewWithTerminal => {
+                // SAFETY: this request takes an integer; 0 steals no terminal from another session.
                 done(unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) }.into()).map(drop)
             }
         }
@@ -302,21 +275,20 @@ impl Prepared<'_> {
         done(unsafe { libc::syscall(libc::SYS_seccomp, operation, 0, filter) }).map(drop)
     }
 
-    fn exec(&self) -> Result<std::convert::Infallible, Failed> {
+    fn exec(&self) -> Result<Infallible, Failed> {
         let (argv, envp) = (self.argv.as_ptr(), self.envp.as_ptr());
         if let Some(file) = self.file.get() {
             let empty = c"".as_ptr();
             let flags = libc::AT_EMPTY_PATH;
             // SAFETY: both arrays end with null and point to strings that the plan keeps.
             unsafe { libc::syscall(libc::SYS_execveat, file, empty, argv, envp, flags) };
-            return Err(Failed);
+            return Err(Failed::last());
         }
         let mut failure = libc::ENOENT;
         for path in &self.paths {
             // SAFETY: as above; `path` is a string that the plan keeps.
             unsafe { libc::execve(*path, argv, envp) };
-            // SAFETY: reads this thread's error number.
-            let number = unsafe { *libc::__errno_location() };
+            let Failed(number) = Failed::last();
             match number {
                 // A file that may not be executed says more than one that is not there.
                 libc::EACCES => failure = libc::EACCES,
@@ -327,8 +299,37 @@ impl Prepared<'_> {
                 }
             }
         }
-        // SAFETY: writes this thread's error number, which nobody else uses while our parent waits.
-        unsafe { *libc::__errno_location() = failure };
-        Err(Failed)
+        Err(Failed(failure))
     }
+}
+
+/// Default actions first, then nothing blocked: a signal that waited now ends this process
+/// instead of running a handler in our memory.
+fn reset_signals() -> Result<(), Failed> {
+    // The kernel's own structure: handler, flags, restorer, mask; all zeros is the default.
+    const DEFAULT: [u64; 4] = [0; 4];
+    const NONE: u64 = 0;
+    const SET_SIZE: usize = 8;
+    let not_asked: *const u64 = ptr::null();
+    for signal in 1..=64 {
+        if signal == libc::SIGKILL || signal == libc::SIGSTOP {
+            continue;
+        }
+        // SAFETY: `DEFAULT` is as large as the kernel's structure and only read.
+        let ret = unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, DEFAULT.as_ptr(), not_asked, SET_SIZE)
+        };
+        done(ret)?;
+    }
+    // SAFETY: the kernel reads a mask of eight bytes.
+    let ret = unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            ptr::from_ref(&NONE),
+            not_asked,
+            SET_SIZE,
+        )
+    };
+    done(ret).map(drop)
 }
