@@ -54,7 +54,7 @@ fn write(
     for piece in contents.chunks(100_000) {
         while credit < piece.len() {
             credit += host.next(|_, event| match event {
-                Event::Credit(more) => *more as usize,
+                Event::Credit(given) => *given as usize,
                 other => panic!("{other:?}"),
             });
         }
