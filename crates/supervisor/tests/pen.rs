@@ -16,6 +16,9 @@ mod commands;
 #[path = "pen/confinement.rs"]
 mod confinement;
 #[cfg(test)]
+#[path = "pen/container.rs"]
+mod container;
+#[cfg(test)]
 #[path = "pen/files.rs"]
 mod files;
 #[cfg(test)]

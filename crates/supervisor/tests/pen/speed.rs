@@ -86,7 +86,7 @@ fn figures() {
                 }),
             );
             host.next(|_, event| {
-                assert!(matches!(event, Event::Data(bytes) if bytes.len() == 4096))
+                assert!(matches!(event, Event::Data(bytes) if bytes.len() == 4096));
             });
             host.next(|_, event| assert_eq!(*event, Event::Done));
         });
