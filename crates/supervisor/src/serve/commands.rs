@@ -57,7 +57,7 @@ impl Server {
     pub(super) fn observe(&mut self, id: ConnectionId, channel: u32) -> Result<(), Failed> {
         let (prepared, ends) = self.observer.prepare(&self.plan)?;
         let process = self.reserve()?;
-        let owner = Owner::Observer { connection: id, channel, report: Vec::new() };
+        let owner = Owner::Observer { connection: id, channel, report: Vec::new(), view: None };
         let timeout = Some(facts::PATIENCE);
         let terms = Terms { owner, timeout, grace: Duration::ZERO };
         let command = Command::new(process, &["observe".into()], ends, terms);
@@ -133,7 +133,9 @@ impl Server {
         if watched.is_err() {
             command.kill_tree();
         }
-        self.watch_outputs(id);
+        if let Owner::Observer { view, .. } = &mut command.owner {
+            *view = Some(Box::new(facts::View::take()));
+        }
     }
 
     /// No shim could be made.
@@ -194,10 +196,10 @@ impl Server {
                 Some(said @ Said::Ended { .. }) => command.hear(said),
                 None => {
                     // Nothing more now. If it was the end, the kernel would tell so for ever.
-                    if command.shim.is_none() || !shim::is_connected(status.as_fd()) {
-                        if let Some(status) = command.status.take() {
-                            status.close(&self.epoll);
-                        }
+                    if (command.shim.is_none() || !shim::is_connected(status.as_fd()))
+                        && let Some(status) = command.status.take()
+                    {
+                        status.close(&self.epoll);
                     }
                     return;
                 }
@@ -205,7 +207,7 @@ impl Server {
         }
     }
 
-    fn tell_start(&mut self, id: ProcessId) {
+    pub(super) fn tell_start(&mut self, id: ProcessId) {
         let Some(command) = self.commands.get(&id) else { return };
         let started = Event::Started(Started { process: id, pid: command.pid });
         let told = match command.owner {
@@ -226,6 +228,10 @@ impl Server {
     /// Waits for output where there is room for it.
     pub(super) fn watch_outputs(&mut self, id: ProcessId) {
         let Some(command) = self.commands.get_mut(&id) else { return };
+        if command.pid == 0 && command.shim.is_some() {
+            // Not before the word that it runs: no output overtakes that.
+            return;
+        }
         let wanted = match &command.owner {
             // A quick command writes before its shim can say that it runs; the host must hear that
             // first.
@@ -337,20 +343,21 @@ impl Server {
         command.due = None;
         let exited = command.outcome();
         command.exited = Some(exited);
-        match &command.owner {
+        match &mut command.owner {
             Owner::Stream { connection, channel, .. } => {
                 if let Some(connection) = self.connections.get_mut(connection) {
                     connection.channels.remove(channel);
                     connection.say(*channel, &Event::Exited(exited));
                 }
             }
-            Owner::Observer { connection, channel, report } => {
-                let report = facts::report(report, &self.plan, self.sealed);
+            Owner::Observer { connection, channel, report, view } => {
+                let missing = || exec::failed(ErrorCode::Io, "process 1 did not look at itself");
+                let report = view.take().ok_or_else(missing).and_then(|view| view.report(report));
                 if let Some(connection) = self.connections.get_mut(connection) {
                     connection.channels.remove(channel);
                     match report {
                         Ok(report) => {
-                            connection.say(*channel, &Event::FactsReport(Box::new(report)))
+                            connection.say(*channel, &Event::FactsReport(Box::new(report)));
                         }
                         Err(failed) => connection.fail(*channel, failed),
                     }
@@ -400,12 +407,10 @@ impl Server {
         channel: u32,
         attach: Attach,
     ) -> Result<(), Failed> {
-        let ring = match self.commands.get(&attach.process).map(|command| &command.owner) {
-            Some(Owner::Background(ring)) => ring,
-            Some(_) | None => {
-                let what = format!("there is no background command {}", attach.process);
-                return Err(failed(ErrorCode::NoProcess, what));
-            }
+        let owner = self.commands.get(&attach.process).map(|command| &command.owner);
+        let Some(Owner::Background(ring)) = owner else {
+            let what = format!("there is no background command {}", attach.process);
+            return Err(failed(ErrorCode::NoProcess, what));
         };
         let next = attach.offset.max(ring.start());
         let credit = attach.window.min(limits::WINDOW);

@@ -247,7 +247,7 @@ impl Server {
             }
             (Some(Channel::Write(_)), request) => self.continue_write(id, channel, request),
             (Some(_), _) => {
-                self.break_off(id, &format!("a request that makes no sense on channel {channel}"))
+                self.break_off(id, &format!("a request that makes no sense on channel {channel}"));
             }
             (None, _) => {}
         }
