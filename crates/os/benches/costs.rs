@@ -127,8 +127,32 @@ fn ruleset() -> Ruleset {
     Ruleset::build(&Request { paths, ..Request::default() }).unwrap().unwrap()
 }
 
-/// A list of comparisons as long as a real filter's, all of which allow.
+/// A search tree over 60 ranges of numbers, as a real filter has when neighbours with the same
+/// answer are put together.
 fn program() -> Program {
+    let load = SockFilter { code: 0x20, jt: 0, jf: 0, k: 0 };
+    let mut steps = vec![load];
+    search(0, 120, &mut steps);
+    Program::new(steps).unwrap()
+}
+
+/// Appends a binary search for the boundaries from `first` up to `end`.
+fn search(first: u32, end: u32, steps: &mut Vec<SockFilter>) {
+    if end - first == 1 {
+        steps.push(SockFilter { code: 0x06, jt: 0, jf: 0, k: 0x7fff_0000 });
+        return;
+    }
+    let middle = u32::midpoint(first, end);
+    let mut below = Vec::new();
+    search(first, middle, &mut below);
+    let skip = u8::try_from(below.len()).unwrap();
+    steps.push(SockFilter { code: 0x35, jt: skip, jf: 0, k: middle * 4 });
+    steps.append(&mut below);
+    search(middle, end, steps);
+}
+
+/// One comparison per call in a list: what a naive compiler makes of 400 calls.
+fn list_program() -> Program {
     let load = SockFilter { code: 0x20, jt: 0, jf: 0, k: 0 };
     let compare = |number| SockFilter { code: 0x15, jt: 0, jf: 0, k: number };
     let allow = SockFilter { code: 0x06, jt: 0, jf: 0, k: 0x7fff_0000 };
@@ -150,9 +174,15 @@ fn confinement() {
     };
     report("landlock: build a rule set of 5 paths", || timed(self::ruleset));
     report("landlock: restrict", || in_thread(&|| ruleset.restrict_self().unwrap()));
-    report("seccomp: install 402 instructions", || {
-        in_thread(&|| seccomp::install(&program).unwrap())
-    });
+    let name = format!("seccomp: install a tree of {}", program.instructions().len());
+    report(&name, || in_thread(&|| seccomp::install(&program).unwrap()));
+    // The kernel runs the program for every call there is, to know which are always allowed: a list
+    // costs it the square.
+    let list = list_program();
+    let name = format!("seccomp: install a list of {}", list.instructions().len());
+    report(&name, || in_thread(&|| seccomp::install(&list).unwrap()));
+    let small = Program::new(list.instructions()[400..].to_vec()).unwrap();
+    report("seccomp: install 2 instructions", || in_thread(&|| seccomp::install(&small).unwrap()));
     report("capabilities: drop all five sets", || {
         in_thread(&|| {
             let _not_root = capabilities::drop_all();

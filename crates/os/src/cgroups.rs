@@ -8,9 +8,9 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::backoff::Backoff;
 use crate::beneath::valid_name;
 use crate::process::{Pid, Signal, kill};
 
@@ -19,9 +19,6 @@ mod limits;
 
 pub use hierarchies::{Controller, Hierarchies, Version};
 pub use limits::Limits;
-
-/// How long to wait between two looks at something the kernel is finishing.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// One directory of a leaf.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -197,7 +194,7 @@ impl Leaf {
     /// # Errors
     /// `TimedOut` after `limit`.
     pub fn kill(&self, limit: Duration) -> io::Result<()> {
-        let start = Instant::now();
+        let mut backoff = Backoff::new(limit);
         let at_once = self.unified_path().map(|path| fs::write(path.join("cgroup.kill"), "1"));
         let mut is_frozen = false;
         if !matches!(at_once, Some(Ok(()))) {
@@ -217,10 +214,9 @@ impl Leaf {
                 self.freeze("THAWED");
                 is_frozen = false;
             }
-            if start.elapsed() >= limit {
-                break Err(io::ErrorKind::TimedOut.into());
+            if let Err(error) = backoff.pause() {
+                break Err(error);
             }
-            thread::sleep(PAUSE);
         };
         if is_frozen {
             self.freeze("THAWED");
@@ -240,25 +236,26 @@ impl Leaf {
     /// Removes the directories; waits up to `limit` for the kernel to let go of ended processes.
     /// Those that are gone already are no error.
     pub fn remove(self, limit: Duration) -> io::Result<()> {
-        let start = Instant::now();
+        let mut backoff = Backoff::new(limit);
         let mut outcome = Ok(());
         for path in self.directories() {
-            let removed = loop {
-                match fs::remove_dir(path) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => break Ok(()),
-                    Err(error)
-                        if error.kind() == io::ErrorKind::ResourceBusy
-                            && start.elapsed() < limit =>
-                    {
-                        thread::sleep(PAUSE);
-                    }
-                    other => break other,
-                }
-            };
             // The others are removed all the same.
-            outcome = outcome.and(removed);
+            outcome = outcome.and(remove_when_empty(path, &mut backoff));
         }
         outcome
+    }
+}
+
+fn remove_when_empty(path: &Path, backoff: &mut Backoff) -> io::Result<()> {
+    loop {
+        match fs::remove_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                // What stands in the way says more than that time is up.
+                backoff.pause().map_err(|_timed_out| error)?;
+            }
+            other => return other,
+        }
     }
 }
 

@@ -157,7 +157,8 @@ fn timespec(duration: Duration) -> io::Result<Timespec> {
 pub struct Received {
     /// Which.
     pub signal: Signal,
-    /// Who sent it: 0 is the kernel or a process outside this pid namespace.
+    /// The process that sent it, 0 if that is outside this pid namespace; of a signal that the
+    /// kernel made, the child it is about, or 0.
     pub sender: i32,
     /// Whether the kernel itself made it (a child ended, the terminal), not a process.
     pub from_kernel: bool,

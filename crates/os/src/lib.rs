@@ -1,8 +1,8 @@
 //! Safe functions around Linux: the only crate of Clawpen in which `unsafe` compiles.
 //!
 //! Descriptors go in as [`std::os::fd::BorrowedFd`] and come out as [`std::os::fd::OwnedFd`], always
-//! close-on-exec. Errors are [`std::io::Error`]s that keep the kernel's number
-//! (`raw_os_error`), with the step named in text only where one call makes several. Nothing
+//! close-on-exec. Errors are [`std::io::Error`]s with the kernel's number (`raw_os_error`), so that
+//! callers can tell them apart; the few that are about more than one call say so in words. Nothing
 //! here decides, prints, reads configuration or panics.
 //!
 //! Reading order: what a pen is made of ([`process`], [`namespaces`], [`mounts`], [`cgroups`],
@@ -12,6 +12,7 @@
 
 #![deny(unsafe_op_in_unsafe_fn, missing_docs)]
 
+mod backoff;
 mod stack;
 mod syscall;
 

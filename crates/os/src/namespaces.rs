@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::mem;
 use std::ops::BitOr;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::ptr;
@@ -176,10 +177,12 @@ pub fn user_namespace(uids: &[IdRange], gids: &[IdRange]) -> io::Result<OwnedFd>
     let made = write_uid_map(carrier.pid(), uids)
         .and_then(|()| write_gid_map(carrier.pid(), gids))
         .and_then(|()| open(carrier.pid(), Namespaces::USER));
-    // Whatever happened above: the stack must not be freed while the carrier may stand on it.
-    carrier.signal(Signal::KILL)?;
-    carrier.wait()?;
-    drop(stack);
+    let ended = carrier.signal(Signal::KILL).and_then(|()| carrier.wait());
+    if let Err(error) = ended {
+        // The carrier may still stand on its stack: leak it rather than free it under its feet.
+        mem::forget(stack);
+        return Err(error);
+    }
     made
 }
 

@@ -22,7 +22,7 @@ pub fn bring_loopback_up() -> io::Result<()> {
     // SAFETY: ifreq is a name and a union of plain numbers; all zeros is a valid one.
     let request = unsafe { request.assume_init_mut() };
     for (to, from) in request.ifr_name.iter_mut().zip(c"lo".to_bytes_with_nul()) {
-        *to = from.cast_signed();
+        *to = libc::c_char::from_ne_bytes([*from]);
     }
     let up = libc::c_short::try_from(libc::IFF_UP | libc::IFF_RUNNING).map_err(io::Error::other)?;
     request.ifr_ifru.ifru_flags = up;

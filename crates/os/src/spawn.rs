@@ -7,6 +7,7 @@
 //! thread waits until the program has started or failed.
 
 use std::ffi::CString;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
@@ -110,7 +111,6 @@ pub enum Session {
 }
 
 /// Everything about a start. Begins locked: no descriptor and no environment but what is given.
-#[derive(Debug)]
 pub struct Plan<'a> {
     image: Image<'a>,
     argv: Vec<CString>,
@@ -249,6 +249,17 @@ impl<'a> Plan<'a> {
         }
         let numbers = self.descriptors.iter().map(|(number, from)| (*number, from.as_raw_fd()));
         Ok(Prepared::new(self, numbers.collect(), gaps(&taken), highest + 1))
+    }
+}
+
+/// Arguments and environment stay out: they may hold secrets.
+impl fmt::Debug for Plan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan")
+            .field("image", &self.image)
+            .field("descriptors", &self.descriptors)
+            .field("session", &self.session)
+            .finish_non_exhaustive()
     }
 }
 

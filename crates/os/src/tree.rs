@@ -6,13 +6,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::backoff::Backoff;
 use crate::process::{Ended, Pid, Reaped, Signal, kill, reap_any};
-
-/// How long a round waits for the killed to end before it looks again.
-const ROUND: Duration = Duration::from_millis(1);
 
 /// The children of a process, from `/proc`.
 pub fn children_of(pid: Pid) -> io::Result<Vec<Pid>> {
@@ -40,8 +37,9 @@ pub fn descendants_of(pid: Pid) -> io::Result<Vec<Pid>> {
 /// # Errors
 /// `TimedOut` after `limit`: a process stuck in the kernel does not die.
 pub fn kill_descendants(limit: Duration, ended: &mut dyn FnMut(Ended)) -> io::Result<()> {
-    let start = Instant::now();
-    loop {
+    let mut backoff = Backoff::new(limit);
+    // First, because mostly there is nobody left: that costs one system call.
+    while !reap_ended(ended)? {
         let tree = descendants_of(Pid::this())?;
         for signal in [Signal::STOP, Signal::KILL] {
             for pid in &tree {
@@ -50,17 +48,22 @@ pub fn kill_descendants(limit: Duration, ended: &mut dyn FnMut(Ended)) -> io::Re
                 let _gone = kill(*pid, signal);
             }
         }
-        loop {
-            match reap_any()? {
-                Reaped::Ended(child) => ended(child),
-                Reaped::NoneEnded => break,
-                Reaped::NoChildren => return Ok(()),
-            }
+        if reap_ended(ended)? {
+            break;
         }
-        if start.elapsed() >= limit {
-            return Err(io::ErrorKind::TimedOut.into());
+        backoff.pause()?;
+    }
+    Ok(())
+}
+
+/// Reaps all that have ended; whether there are no children any more.
+fn reap_ended(ended: &mut dyn FnMut(Ended)) -> io::Result<bool> {
+    loop {
+        match reap_any()? {
+            Reaped::Ended(child) => ended(child),
+            Reaped::NoneEnded => return Ok(false),
+            Reaped::NoChildren => return Ok(true),
         }
-        thread::sleep(ROUND);
     }
 }
 

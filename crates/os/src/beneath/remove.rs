@@ -14,7 +14,8 @@ use crate::syscall::errno;
 ///
 /// Holds two descriptors however deep the tree is: on the way up it checks that `..` is still the
 /// directory it came from, and stops with `EBUSY` if the tree was moved. Stops at the first failure;
-/// what was removed before stays removed.
+/// what was removed before stays removed. Takes as long as somebody goes on adding files: who must
+/// not be held up calls it in a process that can be killed.
 pub fn remove_tree(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     match remove_file(directory, name) {
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => {}

@@ -58,7 +58,7 @@ fn family(leaf: &Leaf) -> Child {
     leaf.add(child.pid()).unwrap();
     crate::events::write(writer.as_fd(), b"\n").unwrap();
     while leaf.processes().unwrap().len() < 3 {
-        thread::yield_now();
+        std::thread::yield_now();
     }
     child
 }
