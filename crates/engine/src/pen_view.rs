@@ -205,8 +205,9 @@ impl Builder {
     fn processes(&mut self, host: &Host) {
         self.step(MountStep::Proc { target: "/proc".into() });
         self.mounted("/proc", &["nosuid", "nodev", "noexec"], Below::Nothing);
-        // Files like /proc/self/comm may be written; what matters is read-only below.
-        self.open("/proc", LandlockAccess::ReadWriteFiles);
+        // Not to be written, not even what is a process's own there: it costs programs a new name for
+        // a thread, and it is what the observer tries to prove that Landlock refuses.
+        self.open("/proc", LandlockAccess::Read);
         for path in READ_ONLY.iter().filter(|path| host.has(Path::new(path))) {
             self.step(MountStep::ReadOnly { target: path.into() });
             self.mounted(path, &["ro", "nosuid", "nodev", "noexec"], Below::Nothing);

@@ -50,6 +50,12 @@ pub fn listen(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Listens once more on a socket that somebody else bound: who connects is shown the process that
+/// called this last as its peer.
+pub fn listen_again(listener: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::net::listen(listener, BACKLOG)?)
+}
+
 /// Connects to `name` in an open directory. Needs `/proc`.
 pub fn connect(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     let socket = stream()?;

@@ -75,6 +75,8 @@ pub(crate) fn become_process_1(
     // Changing ids has closed us to observers. The host has not looked yet, and nothing that could
     // misuse an open process 1 runs before it has: `Seal` closes it again.
     process::set_dumpable(Dumpable::Yes).step("stay observable")?;
+    // The host bound the socket; from here on it sees us as the one behind it.
+    sockets::listen_again(listener.as_fd()).step("listen")?;
     serve_in_place(serve, listener, observer, Some(report))
 }
 

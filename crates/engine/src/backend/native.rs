@@ -24,11 +24,11 @@ use clawpen_rules::facts::{self as rules_facts, Asked, Line, Mismatch, Observed}
 use clawpen_rules::native::NativePen;
 use clawpen_rules::native::ids::IdsRefused;
 use clawpen_wire::pen::Lifetime;
-use clawpen_wire::supervisor::codec::EncodeError;
 
 use crate::channel::{CallError, Channel, ConnectError};
 use crate::facts::{self, ObserveError};
 use crate::pen_view::ViewError;
+use crate::supervisor_image::StartPenError;
 
 /// How long the kernel may take to end all processes of a pen.
 const TEARDOWN: Duration = Duration::from_secs(5);
@@ -91,20 +91,14 @@ pub enum StartFailure {
     Required(Requirement),
     #[error(transparent)]
     View(#[from] ViewError),
-    #[error("the pen's spec is too large")]
-    Spec(#[source] EncodeError),
     #[error("cannot {what}")]
     System {
         what: &'static str,
         #[source]
         cause: io::Error,
     },
-    #[error("{0}")]
-    Maker(String),
-    #[error("process 1 ended before the pen was ready")]
-    Ended,
-    #[error("the pen was not ready in time")]
-    NotReady,
+    #[error(transparent)]
+    Maker(#[from] StartPenError),
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error("the supervisor did not report what is in force")]

@@ -473,3 +473,45 @@ pub(crate) fn exec(argv: &[&str]) -> Exec {
 pub(crate) fn below(path: &str) -> Place {
     Place::Below { root: 0, path: path.into() }
 }
+
+impl Host {
+    /// Closes the connection; the value can be replaced by a new one.
+    pub(crate) fn hang_up(&mut self) {
+        self.stream.shutdown(std::net::Shutdown::Both).unwrap();
+    }
+
+    #[track_caller]
+    pub(crate) fn finish_attached(&mut self, channel: u32) -> Ran {
+        self.finish(channel).unwrap()
+    }
+
+    /// The rest of an attached output that does not start at 0.
+    #[track_caller]
+    pub(crate) fn finish_attached_from(&mut self, channel: u32, start: u64) -> Ran {
+        let mut ran = Ran::default();
+        loop {
+            let exited = self.next(|of, event| {
+                assert_eq!(of, channel);
+                match event {
+                    Event::Output(output) => {
+                        assert_eq!(output.offset, start + (ran.out.len() + ran.err.len()) as u64);
+                        ran.out.extend_from_slice(output.bytes);
+                        None
+                    }
+                    Event::Exited(exited) => Some(*exited),
+                    other => panic!("{other:?}"),
+                }
+            });
+            if exited.is_some() {
+                return Ran { exited, ..ran };
+            }
+        }
+    }
+}
+
+impl Host {
+    /// Sending gives up when the other side does not read.
+    pub(crate) fn set_write_timeout(&mut self) {
+        self.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    }
+}

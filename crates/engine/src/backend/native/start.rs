@@ -3,27 +3,23 @@
 use std::ffi::CString;
 use std::fs::DirBuilder;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use clawpen_os::events::{self, Interest};
-use clawpen_os::spawn::{Image, Plan as SpawnPlan};
-use clawpen_os::{beneath, memfd, sockets};
+use clawpen_os::{beneath, sockets};
 use clawpen_wire::pen::PenSpec;
 use clawpen_wire::supervisor::End;
 
 use super::{Request, StartFailure};
 use crate::channel::{Captured, Channel, Command};
-use crate::supervisor_image;
+use crate::supervisor_image::{self, ProcessOne};
 
 /// The name of a pen's socket in its own directory.
 const SOCKET: &str = "s";
-/// A pen takes milliseconds; a machine that swaps takes longer.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// The setup command may install things.
 const SETUP_PATIENCE: Duration = Duration::from_secs(10 * 60);
 /// What is shown of a failed setup command.
@@ -48,78 +44,16 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> StartFailure {
 
 /// Runs the maker; when this returns, process 1 listens and we are connected.
 pub(super) fn make(request: &Request<'_>, spec: &PenSpec) -> Result<Made, StartFailure> {
-    let bytes = spec.to_bytes().map_err(StartFailure::Spec)?;
-    let spec = memfd::sealed("pen-spec", &bytes, memfd::Use::Read)
-        .map_err(failed("hand the spec over"))?;
     let directory = RunDirectory::make(request)?;
     let opened =
         beneath::open_root(&directory.0).map_err(failed("open the pen's own directory"))?;
     let listener = sockets::listen(opened.as_fd(), SOCKET.as_ref())
         .map_err(failed("make the pen's socket"))?;
-    let (ours, theirs) =
-        sockets::pair(sockets::Kind::Messages).map_err(failed("make a socket pair"))?;
-    let image = supervisor_image::program().map_err(failed("unpack the supervisor"))?;
-    let words = |words: &[&str]| words.iter().filter_map(|word| CString::new(*word).ok()).collect();
-    let maker = SpawnPlan::new(
-        Image::File(image),
-        words(&["clawpen-supervisor", "make"]),
-        fault_switches(),
-    )
-    .descriptor(3, spec.as_fd())
-    .descriptor(4, listener.as_fd())
-    .descriptor(5, theirs.as_fd());
-    let maker = maker.spawn().map_err(|error| StartFailure::System {
-        what: "start the pen maker",
-        cause: io::Error::new(error.cause.kind(), error),
-    })?;
-    drop((theirs, listener));
-    let ready = await_ready(ours.as_fd());
-    // It has nothing left to do once process 1 is ready or it has reported a failure.
-    maker.wait().map_err(failed("wait for the pen maker"))?;
-    let (pid, pidfd) = ready?;
+    let ProcessOne { pid, pidfd } =
+        supervisor_image::start_pen_with(spec, listener.as_fd(), fault_switches())?;
     let stream =
         sockets::connect(opened.as_fd(), SOCKET.as_ref()).map_err(failed("reach the pen"))?;
-    Ok(Made { pid, pidfd, stream: UnixStream::from(stream) })
-}
-
-/// Reads the report: first that process 1 exists, then that it is ready.
-fn await_ready(report: BorrowedFd<'_>) -> Result<(u32, OwnedFd), StartFailure> {
-    let end = Instant::now() + PATIENCE;
-    let mut made = None;
-    let mut ready = false;
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let events = events::poll(&[(report, Interest::Read)], Some(left))
-            .map_err(failed("wait for the pen"))?;
-        if events.is_empty() && left.is_zero() {
-            return Err(StartFailure::NotReady);
-        }
-        if events.is_empty() {
-            continue;
-        }
-        let mut buffer = [0_u8; 1024];
-        let message =
-            sockets::receive(report, &mut buffer, 1).map_err(failed("read the maker's report"))?;
-        let bytes = buffer.get(..message.bytes).unwrap_or_default();
-        match bytes {
-            [b'M', number @ ..] => {
-                let number = number.first_chunk::<4>().copied().map(i32::from_le_bytes);
-                let number = number.and_then(|number| u32::try_from(number).ok());
-                made = number.zip(message.descriptors.into_iter().next());
-            }
-            [b'R'] => ready = true,
-            [b'F', text @ ..] => {
-                let text = String::from_utf8_lossy(text);
-                let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-                return Err(StartFailure::Maker(clean.collect()));
-            }
-            _ => return Err(StartFailure::Ended),
-        }
-        // The two come from two processes, in any order.
-        if ready && let Some(made) = made.take() {
-            return Ok(made);
-        }
-    }
+    Ok(Made { pid: pid.get().unsigned_abs(), pidfd, stream: UnixStream::from(stream) })
 }
 
 /// The directory of one pen's socket, gone again as soon as somebody is connected.
@@ -166,10 +100,7 @@ impl Drop for RunDirectory {
 #[cfg(feature = "fault-switches")]
 fn fault_switches() -> Vec<CString> {
     let fault = std::env::var("CLAWPEN_FAULT").ok();
-    fault
-        .and_then(|fault| CString::new(format!("CLAWPEN_FAULT={fault}")).ok())
-        .into_iter()
-        .collect()
+    fault.and_then(|fault| CString::new(format!("CLAWPEN_FAULT={fault}")).ok()).into_iter().collect()
 }
 
 #[cfg(not(feature = "fault-switches"))]

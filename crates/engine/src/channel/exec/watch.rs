@@ -37,6 +37,17 @@ pub(super) enum Kind {
     Background { offset: u64 },
 }
 
+impl Kind {
+    /// A background command may not have taken all that an earlier watcher sent; the supervisor
+    /// says how much it has room for.
+    const fn first_input_window(self) -> u32 {
+        match self {
+            Self::Foreground => limits::FIRST_INPUT_WINDOW,
+            Self::Background { .. } => 0,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Opening,
@@ -98,7 +109,7 @@ impl<'l> Watch<'l> {
     pub(super) fn feed(mut self, stdin: StdinMode) -> Self {
         self.flow.input = match stdin {
             StdinMode::Null => None,
-            StdinMode::Pipe => Some(limits::FIRST_INPUT_WINDOW),
+            StdinMode::Pipe => Some(self.flow.kind.first_input_window()),
         };
         self
     }
@@ -276,7 +287,9 @@ impl Flow {
                 Ok(Step::Begun)
             }
             (State::Running, _, Event::Output(output)) => self.output(&output, io),
-            (State::Running, _, Event::Credit(credit)) => self.more_input(credit),
+            // Input may be sent at once, so credit for it may overtake the start.
+            (State::Running, _, Event::Credit(credit))
+            | (State::Opening, Kind::Foreground, Event::Credit(credit)) => self.more_input(credit),
             (State::Running, _, Event::Exited(exited)) => {
                 check_end(exited)?;
                 Ok(Step::Over(AttachEnd::Exited(exited)))

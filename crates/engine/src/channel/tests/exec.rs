@@ -199,6 +199,20 @@ fn a_background_command_is_followed_from_where_it_was_left() {
 }
 
 #[test]
+fn a_background_command_gets_input_as_far_as_it_has_room() {
+    let script = attaching(0)
+        .says(1, Event::Attached(Attached { offset: 0 }))
+        .says(1, Event::Credit(2))
+        .hears(1, Request::Stdin(b"in"))
+        .says(1, Event::Credit(9))
+        .hears(1, Request::Stdin(b"put"))
+        .hears(1, Request::StdinEof)
+        .says(1, exited(End::Code(0)));
+    let mut captured = Captured::new(0).with_input(b"input".to_vec());
+    channel(script).attach(9, 0, StdinMode::Pipe, &mut captured).unwrap();
+}
+
+#[test]
 fn stop_leaves_a_background_command_alone() {
     let script = attaching(0)
         .says(1, Event::Attached(Attached { offset: 0 }))

@@ -16,7 +16,6 @@ use super::{exited, failed, output, started};
 fn a_command_cannot_be_reported_out_of_order() {
     check_exec(&[output(0, b"x")], "Violation(Unexpected { kind: 17 })");
     check_exec(&[exited(End::Code(0))], "Violation(Unexpected { kind: 18 })");
-    check_exec(&[Event::Credit(1)], "Violation(Unexpected { kind: 5 })");
     check_exec(&[started(), started()], "Violation(Unexpected { kind: 16 })");
     check_exec(&[started(), Event::Done], "Violation(Unexpected { kind: 3 })");
     check_exec(&[started(), Event::Data(b"x")], "Violation(Unexpected { kind: 32 })");
