@@ -33,12 +33,18 @@ fn persistent() -> Pen {
 fn a_background_command_survives_its_connection_and_is_read_from_an_offset() {
     let mut pen = persistent();
     pen.host.shell("mkfifo go");
-    let process = start(&mut pen.host, background("echo one; echo two >&2; read x < /work/go; echo three; exit 9", 1 << 16));
+    let process = start(
+        &mut pen.host,
+        background("echo one; echo two >&2; read x < /work/go; echo three; exit 9", 1 << 16),
+    );
     pen.host.hang_up();
 
     let mut host = Host::connect(pen.directory.path());
     let entry = host.processes().processes.remove(0);
-    assert_eq!((entry.process, entry.background, entry.state), (process, true, ProcessState::Running));
+    assert_eq!(
+        (entry.process, entry.background, entry.state),
+        (process, true, ProcessState::Running)
+    );
     // Lets it go on.
     host.shell("echo x > go");
     let channel = attach(&mut host, process, 4);
@@ -88,7 +94,9 @@ fn only_the_newest_output_is_kept() {
     assert!(entry.written > 500_000);
     assert_eq!(entry.kept_from, entry.written - 1000);
     let channel = attach(&mut pen.host, process, 0);
-    pen.host.next(|_, event| assert!(matches!(event, Event::Attached(attached) if attached.offset == entry.kept_from)));
+    pen.host.next(|_, event| {
+        assert!(matches!(event, Event::Attached(attached) if attached.offset == entry.kept_from))
+    });
     let ran = pen.host.finish_attached_from(channel, entry.kept_from);
     assert!(ran.text().ends_with("100000\nend\n"));
     assert_eq!(ran.out.len(), 1000);
@@ -106,20 +114,26 @@ fn buffers_are_shared_fairly_and_have_an_end() {
     pen.host.finish_attached(channel);
     // The finished one makes room, the running one does not.
     let third = start(&mut pen.host, background("sleep 1000", 1 << 30));
-    let there: Vec<u64> = pen.host.processes().processes.iter().map(|entry| entry.process).collect();
+    let there: Vec<u64> =
+        pen.host.processes().processes.iter().map(|entry| entry.process).collect();
     assert_eq!(there, [first, third]);
     let failed = pen.host.run(background("true", 1)).unwrap_err();
     assert_eq!(failed.code, ErrorCode::Busy);
     pen.host.call(Request::Forget(first), |event| {
         assert!(matches!(event, Event::Failed(failed) if failed.code == ErrorCode::Busy));
     });
-    pen.host.call(Request::Kill(Kill { process: first, signal: 9, reach: Reach::Tree }), |event| assert_eq!(*event, Event::Done));
+    pen.host.call(Request::Kill(Kill { process: first, signal: 9, reach: Reach::Tree }), |event| {
+        assert_eq!(*event, Event::Done)
+    });
 }
 
 #[test]
 fn a_background_command_that_cannot_start_says_so() {
     let mut pen = persistent();
-    let exec = Exec { output: ExecOutput::Background { buffer: 1 }, ..crate::harness::exec(&["there-is-no-such"]) };
+    let exec = Exec {
+        output: ExecOutput::Background { buffer: 1 },
+        ..crate::harness::exec(&["there-is-no-such"])
+    };
     assert_eq!(pen.host.run(exec).unwrap_err().code, ErrorCode::CommandNotFound);
     pen.host.call(Request::Attach(Attach { process: 77, offset: 0, window: 1 }), |event| {
         assert!(matches!(event, Event::Failed(failed) if failed.code == ErrorCode::NoProcess));

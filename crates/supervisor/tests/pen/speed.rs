@@ -63,7 +63,12 @@ fn figures() {
         let contents = vec![b'x'; 4096];
         measure("write 4 KiB, new and replaced", 2000, || {
             let channel = host.channel();
-            let open = WriteOpen { place: below("file"), mode: WriteMode::Replace, parents: Parents::Required, permissions: 0o644 };
+            let open = WriteOpen {
+                place: below("file"),
+                mode: WriteMode::Replace,
+                parents: Parents::Required,
+                permissions: 0o644,
+            };
             host.send(channel, &Request::WriteOpen(open));
             host.send(channel, &Request::WriteChunk(&contents));
             host.send(channel, &Request::WriteCommit);
@@ -71,8 +76,18 @@ fn figures() {
         });
         measure("read 4 KiB", 5000, || {
             let channel = host.channel();
-            host.send(channel, &Request::Read(Read { place: below("file"), offset: 0, length: 4096, window: 65_536 }));
-            host.next(|_, event| assert!(matches!(event, Event::Data(bytes) if bytes.len() == 4096)));
+            host.send(
+                channel,
+                &Request::Read(Read {
+                    place: below("file"),
+                    offset: 0,
+                    length: 4096,
+                    window: 65_536,
+                }),
+            );
+            host.next(|_, event| {
+                assert!(matches!(event, Event::Data(bytes) if bytes.len() == 4096))
+            });
             host.next(|_, event| assert_eq!(*event, Event::Done));
         });
         measure("ping", 5000, || host.call(Request::Ping, |_| {}));
