@@ -30,7 +30,7 @@ fn spec(docker: &str) -> ContainerSpec {
     let name = scope.container_name(Scope::Shared, "x-");
     let identity = Identity { name, scope, created_at_ms: 7, fingerprint: None };
     let known = KnownPlaces::default();
-    let policy = BindPolicy::resolve(&docker, &layout.bind_roots(), &known, &RealFiles).unwrap();
+    let policy = BindPolicy::resolve(&docker, &layout.bind_roots(), &known, &RealFiles);
     ContainerSpec::locked_down(identity, &layout, docker.image.clone())
         .configured(&docker, &Filter::except_credentials())
         .build(&policy, &RealFiles)
