@@ -27,13 +27,9 @@ use clawpen_wire::supervisor::{
 pub use error::{CallError, ConnectError, Failure, Violation};
 pub use exec::{AttachEnd, Captured, Command, ExecIo, Input, Order};
 pub use files::{Listed, WriteOptions};
+pub use link::Patience;
 use link::{Deadline, Link};
 pub use transport::{Ready, Transport, Wish};
-
-/// How long an answer may take that needs no work worth the name.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long an answer may take that has a whole tree or a huge file behind it.
-const LONG_PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 /// A connection to the supervisor of one sandbox.
 #[derive(Debug)]
@@ -53,14 +49,14 @@ impl Channel {
     /// called `listen`, so process 1 must do that itself, even on a socket it inherited.
     pub fn connect(stream: UnixStream, first_process: u32) -> Result<Self, ConnectError> {
         transport::check_peer(&stream, first_process)?;
-        Self::over(Box::new(stream))
+        Self::over(Box::new(stream), Patience::default())
     }
 
     /// Says hello over a stream whose other end is known to be the supervisor by construction.
-    pub fn over(transport: Box<dyn Transport>) -> Result<Self, ConnectError> {
-        let mut link = Link::new(transport);
+    pub fn over(transport: Box<dyn Transport>, patience: Patience) -> Result<Self, ConnectError> {
+        let mut link = Link::new(transport, patience);
         let hello = Hello { oldest: OLDEST_VERSION, newest: VERSION };
-        let answer = link.ask(CONTROL, &Request::Hello(hello), Deadline::after(PATIENCE));
+        let answer = link.ask(CONTROL, &Request::Hello(hello), Deadline::after(patience.answer));
         let welcome = match answer.map_err(ConnectError::Hello)? {
             Event::Welcome(welcome) => welcome,
             other => return Err(ConnectError::Hello(error::unexpected(&other))),
@@ -83,7 +79,7 @@ impl Channel {
 
     /// Asks for the inside report.
     pub fn facts(&mut self) -> Result<FactsReport, CallError> {
-        self.ask(&Request::Facts, PATIENCE, |event| match event {
+        self.ask(&Request::Facts, |event| match event {
             Event::FactsReport(report) => Ok(*report),
             other => Err(error::unexpected(&other)),
         })
@@ -91,24 +87,41 @@ impl Channel {
 
     /// Closes process 1 to observers and opens the sandbox to commands and files.
     pub fn seal(&mut self) -> Result<(), CallError> {
-        self.ask(&Request::Seal, PATIENCE, done)
+        self.ask(&Request::Seal, done)
     }
 
     /// Asks for a sign of life.
     pub fn ping(&mut self) -> Result<(), CallError> {
-        self.ask(&Request::Ping, PATIENCE, done)
+        self.ask(&Request::Ping, done)
     }
 
     /// Ends the supervisor, and with it the sandbox. The connection is of no use afterwards.
     pub fn shutdown(mut self) -> Result<(), CallError> {
-        self.ask(&Request::Shutdown, PATIENCE, done)
+        self.ask(&Request::Shutdown, done)
     }
 
-    /// A call with one answer.
+    /// A call with one answer that needs no work.
     fn ask<T>(
         &mut self,
         request: &Request<'_>,
+        read: impl FnOnce(Event<'_>) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        self.ask_within(self.link.patience.answer, request, read)
+    }
+
+    /// A call with one answer that may take as long as the work takes.
+    fn ask_work<T>(
+        &mut self,
+        request: &Request<'_>,
+        read: impl FnOnce(Event<'_>) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        self.ask_within(self.link.patience.work, request, read)
+    }
+
+    fn ask_within<T>(
+        &mut self,
         patience: Duration,
+        request: &Request<'_>,
         read: impl FnOnce(Event<'_>) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
         self.run(|link, channel| read(link.ask(channel, request, Deadline::after(patience))?))

@@ -7,6 +7,8 @@
 //!
 //! Not secret-free: `env` may hold what the agent was given. It is never logged or written down.
 
+#![warn(missing_docs)]
+
 use std::path::PathBuf;
 
 use crate::supervisor::codec::{

@@ -12,7 +12,8 @@
 //!
 //! Exec ► Started ► Output* ► Exited    foreground; Stdin, StdinEof, Resize, Signal, Credit go the other way
 //! Exec ► Started                       background; the channel ends here, the command goes on
-//! Attach ► Attached ► Output* ► Exited the output of a background command, from an offset on
+//! Attach ► Attached ► Output* ► Exited the output of a background command, from an offset on; Detach ► Done
+//!                                      ends it, Stdin, StdinEof, Resize, Signal, Credit as above
 //! Read ► Data* ► Done                  Credit goes the other way
 //! WriteOpen, WriteChunk*, WriteCommit ► Credit* ► Written
 //! any other request ► its one answer
@@ -25,9 +26,14 @@
 //!
 //! Bulk bytes flow only as far as credit was given. The host gives the supervisor a window with
 //! `Exec`, `Attach` and `Read` and adds to it with `Credit`; the supervisor lets the host send
-//! [`limits::FIRST_INPUT_WINDOW`] bytes of `Stdin` or `WriteChunk` and adds to it with `Credit`.
+//! [`limits::FIRST_INPUT_WINDOW`] bytes of `Stdin` or `WriteChunk` and adds to it with `Credit`,
+//! which may come before `Started`. An attached command has taken part of its window before, so
+//! there the host may send nothing until a `Credit` follows `Attached`; none follows if the command
+//! takes no input.
 //!
 //! [`VERSION`] goes up when a kind is added. A kind never changes: see [`codec`].
+
+#![warn(missing_docs)]
 
 pub mod codec;
 mod exec;

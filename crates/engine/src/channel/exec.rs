@@ -16,7 +16,7 @@ use clawpen_wire::supervisor::{
 };
 
 use super::error::{CallError, unexpected};
-use super::{Channel, PATIENCE, done};
+use super::{Channel, done};
 pub use captured::Captured;
 use watch::{Kind, Watch};
 
@@ -77,9 +77,10 @@ impl Command {
         })
     }
 
-    /// When to stop waiting for a supervisor that does not keep the time-out itself.
+    /// How long the command may run. A supervisor that has not ended it by then is not waited for
+    /// much longer.
     fn longest_run(&self) -> Option<Duration> {
-        self.timeout.map(|timeout| timeout.saturating_add(self.grace).saturating_add(PATIENCE))
+        self.timeout.map(|timeout| timeout.saturating_add(self.grace))
     }
 }
 
@@ -173,7 +174,7 @@ impl Channel {
     /// kept.
     pub fn start(&mut self, command: &Command, buffer: u32) -> Result<Started, CallError> {
         let request = command.request(ExecOutput::Background { buffer });
-        self.ask(&request, PATIENCE, |event| match event {
+        self.ask(&request, |event| match event {
             Event::Started(started) => Ok(started),
             other => Err(unexpected(&other)),
         })
@@ -198,7 +199,7 @@ impl Channel {
 
     /// Every command that runs or whose output is kept.
     pub fn processes(&mut self) -> Result<Vec<ProcessEntry>, CallError> {
-        self.ask(&Request::ListProcesses, PATIENCE, |event| match event {
+        self.ask(&Request::ListProcesses, |event| match event {
             Event::ProcessList(ProcessList { processes }) => Ok(processes),
             other => Err(unexpected(&other)),
         })
@@ -206,11 +207,11 @@ impl Channel {
 
     /// Signals a command by its number.
     pub fn kill(&mut self, process: ProcessId, signal: i32, reach: Reach) -> Result<(), CallError> {
-        self.ask(&Request::Kill(Kill { process, signal, reach }), PATIENCE, done)
+        self.ask(&Request::Kill(Kill { process, signal, reach }), done)
     }
 
     /// Drops what is kept of a background command that is over.
     pub fn forget(&mut self, process: ProcessId) -> Result<(), CallError> {
-        self.ask(&Request::Forget(process), PATIENCE, done)
+        self.ask(&Request::Forget(process), done)
     }
 }

@@ -5,7 +5,6 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::time::Duration;
 
 use clawpen_wire::supervisor::{
     Copy, Depth, Digest, Entries, Entry, Event, Hash, Links, List, Listing, Metadata, Mkdir,
@@ -16,7 +15,7 @@ use clawpen_wire::supervisor::{
 use super::error::{CallError, Violation, unexpected};
 use super::link::{Deadline, Link};
 use super::transport::Wish;
-use super::{Channel, LONG_PATIENCE, PATIENCE, done};
+use super::{Channel, done};
 
 /// What the supervisor may send ahead of what the caller has taken.
 const WINDOW: u32 = 1024 * 1024;
@@ -83,7 +82,7 @@ impl Channel {
 
     /// Says what a path is.
     pub fn stat(&mut self, place: Place, links: Links) -> Result<StatResult, CallError> {
-        self.ask(&Request::Stat(Stat { place, links }), PATIENCE, |event| match event {
+        self.ask(&Request::Stat(Stat { place, links }), |event| match event {
             Event::StatResult(result) => {
                 check_metadata(&result.metadata)?;
                 Ok(result)
@@ -106,7 +105,7 @@ impl Channel {
             let left = u32::try_from(limit - listed.entries.len()).unwrap_or(u32::MAX);
             let limit = left.min(PAGE);
             let request = Request::List(List { place: place.clone(), cursor, limit, listing });
-            let page = self.ask(&request, PATIENCE, |event| match event {
+            let page = self.ask(&request, |event| match event {
                 Event::Entries(page) => Ok(check_page(page, limit)?),
                 other => Err(unexpected(&other)),
             })?;
@@ -124,13 +123,12 @@ impl Channel {
         permissions: u32,
         parents: Parents,
     ) -> Result<(), CallError> {
-        self.ask(&Request::Mkdir(Mkdir { place, permissions, parents }), PATIENCE, done)
+        self.ask(&Request::Mkdir(Mkdir { place, permissions, parents }), done)
     }
 
     /// Removes a path, never what a link points to.
     pub fn remove(&mut self, place: Place, depth: Depth) -> Result<(), CallError> {
-        let patience = patience(depth);
-        self.ask(&Request::Remove(Remove { place, depth }), patience, done)
+        self.ask_work(&Request::Remove(Remove { place, depth }), done)
     }
 
     /// Moves a path.
@@ -140,7 +138,7 @@ impl Channel {
         to: Place,
         existing: OnExisting,
     ) -> Result<(), CallError> {
-        self.ask(&Request::Rename(Rename { from, to, existing }), PATIENCE, done)
+        self.ask(&Request::Rename(Rename { from, to, existing }), done)
     }
 
     /// Copies a file, or a tree of them, inside the sandbox.
@@ -152,22 +150,15 @@ impl Channel {
         existing: OnExisting,
     ) -> Result<(), CallError> {
         let request = Request::Copy(Copy { from, to, depth, existing });
-        self.ask(&request, LONG_PATIENCE, done)
+        self.ask_work(&request, done)
     }
 
     /// The SHA-256 of a file, worked out in the sandbox.
     pub fn hash(&mut self, place: Place) -> Result<Digest, CallError> {
-        self.ask(&Request::Hash(Hash { place }), LONG_PATIENCE, |event| match event {
+        self.ask_work(&Request::Hash(Hash { place }), |event| match event {
             Event::Digest(digest) => Ok(digest),
             other => Err(unexpected(&other)),
         })
-    }
-}
-
-const fn patience(depth: Depth) -> Duration {
-    match depth {
-        Depth::One => PATIENCE,
-        Depth::Tree => LONG_PATIENCE,
     }
 }
 
@@ -192,7 +183,8 @@ impl<'l> Reading<'l> {
     fn run(mut self, sink: &mut dyn io::Write) -> Result<u64, CallError> {
         let mut failed = None;
         loop {
-            let bytes = match self.link.answer(self.channel, Deadline::after(PATIENCE)) {
+            let deadline = self.link.soon();
+            let bytes = match self.link.answer(self.channel, deadline) {
                 Ok(Event::Data(bytes)) => bytes,
                 Ok(Event::Done) => return failed.map_or(Ok(self.total), Err),
                 Ok(other) => return Err(unexpected(&other)),
@@ -261,7 +253,8 @@ impl Writing<'_> {
         }
         self.link.queue(self.channel, &Request::WriteCommit)?;
         loop {
-            match self.link.answer(self.channel, Deadline::after(LONG_PATIENCE))? {
+            let deadline = Deadline::after(self.link.patience.work);
+            match self.link.answer(self.channel, deadline)? {
                 Event::Written(written) if written.bytes == self.total => return Ok(written),
                 Event::Written(_) => return Err(Violation::Range.into()),
                 Event::Credit(credit) => self.add(credit)?,
@@ -273,7 +266,8 @@ impl Writing<'_> {
     /// Waits for credit, or for room to send.
     fn wait(&mut self) -> Result<(), CallError> {
         if !self.credited()? {
-            self.link.wait(Wish::default(), Deadline::after(PATIENCE))?;
+            let deadline = self.link.soon();
+            self.link.wait(Wish::default(), deadline)?;
         }
         Ok(())
     }
@@ -298,7 +292,8 @@ impl Writing<'_> {
     fn abort(mut self, error: io::Error) -> Result<Written, CallError> {
         self.link.queue(self.channel, &Request::WriteAbort)?;
         loop {
-            match self.link.answer(self.channel, Deadline::after(PATIENCE)) {
+            let deadline = self.link.soon();
+            match self.link.answer(self.channel, deadline) {
                 Ok(Event::Done) | Err(CallError::Failed(_)) => return Err(CallError::Local(error)),
                 Ok(Event::Credit(credit)) => self.add(credit)?,
                 Ok(other) => return Err(unexpected(&other)),

@@ -35,9 +35,26 @@ impl Deadline {
     }
 }
 
+/// How long answers may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// One that needs no work worth the name, and each piece of one that comes in pieces.
+    pub answer: Duration,
+    /// One that has a whole tree or a huge file behind it.
+    pub work: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { answer: Duration::from_secs(30), work: Duration::from_secs(15 * 60) }
+    }
+}
+
 /// One connection's two directions.
 #[derive(Debug)]
 pub(super) struct Link {
+    /// For the calls made over this link.
+    pub(super) patience: Patience,
     transport: Box<dyn Transport>,
     inbox: Inbox,
     outbox: Vec<u8>,
@@ -46,8 +63,13 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(transport: Box<dyn Transport>) -> Self {
-        Self { transport, inbox: Inbox::of_events(), outbox: Vec::new(), sent: 0 }
+    pub(super) fn new(transport: Box<dyn Transport>, patience: Patience) -> Self {
+        Self { patience, transport, inbox: Inbox::of_events(), outbox: Vec::new(), sent: 0 }
+    }
+
+    /// The deadline of an answer that needs no work.
+    pub(super) fn soon(&self) -> Deadline {
+        Deadline::after(self.patience.answer)
     }
 
     /// Puts a request behind those that wait to be sent. Nothing moves before the next wait.
@@ -140,7 +162,8 @@ impl Link {
         }
     }
 
-    fn send(&mut self) -> Result<(), CallError> {
+    /// Sends what the other side takes at once.
+    pub(super) fn send(&mut self) -> Result<(), CallError> {
         while let Some(rest) = self.outbox.get(self.sent..).filter(|rest| !rest.is_empty()) {
             match self.transport.send(rest) {
                 Ok(0) => return Err(CallError::Closed),

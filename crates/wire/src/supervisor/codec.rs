@@ -45,8 +45,15 @@ impl Cap {
 /// A value that we were about to send and the peer would refuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
+    /// Over a cap.
     #[error("{length} bytes or elements where at most {cap} may be sent")]
-    TooLong { length: usize, cap: usize },
+    TooLong {
+        /// Bytes or elements there are.
+        length: usize,
+        /// Bytes or elements there may be.
+        cap: usize,
+    },
+    /// The kernel would read only what stands before it.
     #[error("a name or path that holds a zero byte")]
     ZeroByte,
 }
@@ -54,22 +61,38 @@ pub enum EncodeError {
 /// Bytes that are no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
+    /// Less than the message needs.
     #[error("the message ends early")]
     Truncated,
+    /// Over a cap.
     #[error("{length} bytes or elements where at most {cap} are taken")]
-    TooLong { length: usize, cap: usize },
+    TooLong {
+        /// Bytes or elements announced.
+        length: usize,
+        /// Bytes or elements there may be.
+        cap: usize,
+    },
+    /// More than the message needs.
     #[error("{0} bytes follow the end of the message")]
     LeftOver(usize),
+    /// A message or variant of another version, or none.
     #[error("unknown tag {0}")]
     UnknownTag(u8),
+    /// Neither 0 nor 1.
     #[error("a yes or no that is {0}")]
     NoBool(u8),
+    /// Not UTF-8.
     #[error("a text that is no UTF-8")]
     NoText,
+    /// The kernel would read only what stands before it.
     #[error("a name or path that holds a zero byte")]
     ZeroByte,
+    /// Not the opening of a spec that this build made.
     #[error("no pen spec of protocol version {expected}")]
-    WrongSpec { expected: u16 },
+    WrongSpec {
+        /// The version this build speaks.
+        expected: u16,
+    },
 }
 
 /// A value with a binary form.

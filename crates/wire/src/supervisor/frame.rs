@@ -74,6 +74,11 @@ impl<'w> Frame<'w> {
         self.message.first().copied().unwrap_or_default()
     }
 
+    /// Kind and body, as they came.
+    pub const fn message(&self) -> &'w [u8] {
+        self.message
+    }
+
     /// Decodes the message.
     pub fn decode<M: Message<'w>>(&self) -> Result<M, DecodeError> {
         codec::decode(self.message)

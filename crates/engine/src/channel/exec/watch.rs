@@ -17,7 +17,6 @@ use clawpen_wire::supervisor::{
     End, Event, Exited, Output, Reach, Request, Signal, StdinMode, limits,
 };
 
-use super::super::PATIENCE;
 use super::super::error::{CallError, Violation, unexpected};
 use super::super::link::{Deadline, Link};
 use super::super::transport::{Ready, Wish};
@@ -36,6 +35,17 @@ const SIGKILL: i32 = 9;
 pub(super) enum Kind {
     Foreground,
     Background { offset: u64 },
+}
+
+impl Kind {
+    /// A background command may not have taken all that an earlier watcher sent; the supervisor
+    /// says how much it has room for.
+    const fn first_input_window(self) -> u32 {
+        match self {
+            Self::Foreground => limits::FIRST_INPUT_WINDOW,
+            Self::Background { .. } => 0,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +84,7 @@ impl<'l> Watch<'l> {
             Kind::Foreground => 0,
             Kind::Background { offset } => offset,
         };
+        let deadline = link.soon();
         Self {
             link,
             channel,
@@ -89,7 +100,7 @@ impl<'l> Watch<'l> {
             },
             buffer: Vec::new(),
             longest_run: None,
-            deadline: Deadline::after(PATIENCE),
+            deadline,
             cause: None,
         }
     }
@@ -98,12 +109,12 @@ impl<'l> Watch<'l> {
     pub(super) fn feed(mut self, stdin: StdinMode) -> Self {
         self.flow.input = match stdin {
             StdinMode::Null => None,
-            StdinMode::Pipe => Some(limits::FIRST_INPUT_WINDOW),
+            StdinMode::Pipe => Some(self.flow.kind.first_input_window()),
         };
         self
     }
 
-    /// Says how long the command may run before we no longer wait for its end.
+    /// Says how long the command may run. A little later we no longer wait for its end.
     pub(super) fn until(mut self, longest_run: Option<Duration>) -> Self {
         self.longest_run = longest_run;
         self
@@ -114,9 +125,9 @@ impl<'l> Watch<'l> {
             while let Some(event) = self.link.next_event(self.channel)? {
                 match self.flow.take(event, io) {
                     Ok(Step::Next) => {}
-                    Ok(Step::Begun) => {
-                        self.deadline = self.longest_run.map_or(Deadline::NEVER, Deadline::after);
-                    }
+                    // One that was told to stop meanwhile keeps its short time.
+                    Ok(Step::Begun) if self.flow.stopping => {}
+                    Ok(Step::Begun) => self.deadline = self.run_deadline(),
                     Ok(Step::CallerFailed(error)) => self.give_up(error)?,
                     Ok(Step::Over(end)) => return self.end(Ok(end)),
                     Err(error @ CallError::Failed(_)) => return self.end(Err(error)),
@@ -140,8 +151,15 @@ impl<'l> Watch<'l> {
         }
     }
 
+    fn run_deadline(&self) -> Deadline {
+        let patience = self.link.patience.answer;
+        self.longest_run
+            .map_or(Deadline::NEVER, |run| Deadline::after(run.saturating_add(patience)))
+    }
+
     /// Waits for the next thing to do. Input that is there already is not waited for.
     fn wait(&mut self, io: &mut dyn ExecIo) -> Result<Ready, CallError> {
+        self.link.send()?;
         let orders = if self.flow.stopping { None } else { io.orders() };
         let input = match self.flow.input {
             // While the other side takes nothing, input stays where it is.
@@ -223,7 +241,7 @@ impl<'l> Watch<'l> {
         }
         self.flow.stopping = true;
         self.flow.input = None;
-        self.deadline = Deadline::after(PATIENCE);
+        self.deadline = self.link.soon();
         let request = match self.flow.kind {
             Kind::Foreground => Request::Signal(Signal { signal: SIGKILL, reach: Reach::Tree }),
             Kind::Background { .. } => Request::Detach,
@@ -269,7 +287,9 @@ impl Flow {
                 Ok(Step::Begun)
             }
             (State::Running, _, Event::Output(output)) => self.output(&output, io),
-            (State::Running, _, Event::Credit(credit)) => self.more_input(credit),
+            // Input may be sent at once, so credit for it may overtake the start.
+            (State::Running, _, Event::Credit(credit))
+            | (State::Opening, Kind::Foreground, Event::Credit(credit)) => self.more_input(credit),
             (State::Running, _, Event::Exited(exited)) => {
                 check_end(exited)?;
                 Ok(Step::Over(AttachEnd::Exited(exited)))
