@@ -389,7 +389,9 @@ impl Server {
 
     /// Lets everyone who is attached send input, as far as there is room that nobody else was promised.
     pub(super) fn share_input(&mut self, process: ProcessId) {
-        let Some(mut room) = self.commands.get(&process).and_then(Command::input_room) else { return };
+        let Some(mut room) = self.commands.get(&process).and_then(Command::input_room) else {
+            return;
+        };
         let attached = |call: &mut Channel| match call {
             Channel::Attach { process: of, input, .. } if *of == process => Some(*input),
             _ => None,
@@ -403,7 +405,10 @@ impl Server {
                 let Channel::Attach { process: of, input, .. } = call else { continue };
                 let more = INPUT_SHARE.saturating_sub(*input);
                 // Not for a few bytes: every credit is a frame.
-                if *of == process && more >= INPUT_SHARE / 2 && room >= usize::try_from(more).unwrap_or(usize::MAX) {
+                if *of == process
+                    && more >= INPUT_SHARE / 2
+                    && room >= usize::try_from(more).unwrap_or(usize::MAX)
+                {
                     *input += more;
                     room -= usize::try_from(more).unwrap_or_default();
                     given.push((*channel, more));
