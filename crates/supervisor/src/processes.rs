@@ -295,6 +295,12 @@ impl Command {
         self.input.as_ref().filter(|input| input.is_terminal).map(|input| &input.pipe)
     }
 
+    /// How much more input it takes; `None` if it takes none at all.
+    pub(crate) fn input_room(&self) -> Option<usize> {
+        let input = self.input.as_ref().filter(|input| !input.ends)?;
+        Some(INPUT_WAITING.saturating_sub(input.waiting.len()))
+    }
+
     /// Queues input; `false` if the host sends more than it may.
     pub(crate) fn feed(&mut self, bytes: &[u8], epoll: &Epoll) -> bool {
         let Some(input) = &mut self.input else { return true };

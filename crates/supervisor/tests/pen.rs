@@ -25,9 +25,6 @@ mod files;
 #[path = "pen/protocol.rs"]
 mod protocol;
 #[cfg(test)]
-#[path = "pen/speed.rs"]
-mod speed;
-#[cfg(test)]
 #[path = "pen/trees.rs"]
 mod trees;
 

@@ -20,6 +20,8 @@ use crate::processes::ring::Ring;
 use crate::processes::{Command, Owner, Terms, Tree};
 use crate::shim::{self, Said};
 
+/// What one who is attached may send at once: several can be, and all share one window.
+const INPUT_SHARE: u32 = limits::FIRST_INPUT_WINDOW / 8;
 /// Credit goes back in pieces of at least this size, so that a small input costs no frame.
 const CREDIT_PIECE: u32 = limits::FIRST_INPUT_WINDOW / 2;
 
@@ -386,6 +388,40 @@ impl Server {
         let Some(command) = self.commands.get_mut(&id) else { return };
         command.push_input(&self.epoll);
         self.give_credit(id);
+        self.share_input(id);
+    }
+
+    /// Lets everyone who is attached send input, as far as there is room that nobody else was promised.
+    pub(super) fn share_input(&mut self, process: ProcessId) {
+        let Some(mut room) = self.commands.get(&process).and_then(Command::input_room) else {
+            return;
+        };
+        let attached = |call: &mut Channel| match call {
+            Channel::Attach { process: of, input, .. } if *of == process => Some(*input),
+            _ => None,
+        };
+        let promised = self.connections.values_mut().flat_map(|host| host.channels.values_mut());
+        let promised: u32 = promised.filter_map(attached).sum();
+        room = room.saturating_sub(usize::try_from(promised).unwrap_or(usize::MAX));
+        for connection in self.connections.values_mut() {
+            let mut given = Vec::new();
+            for (channel, call) in &mut connection.channels {
+                let Channel::Attach { process: of, input, .. } = call else { continue };
+                let more = INPUT_SHARE.saturating_sub(*input);
+                // Not for a few bytes: every credit is a frame.
+                if *of == process
+                    && more >= INPUT_SHARE / 2
+                    && room >= usize::try_from(more).unwrap_or(usize::MAX)
+                {
+                    *input += more;
+                    room -= usize::try_from(more).unwrap_or_default();
+                    given.push((*channel, more));
+                }
+            }
+            for (channel, more) in given {
+                connection.say(channel, &Event::Credit(more));
+            }
+        }
     }
 
     /// Lets the host send more input for what the command has taken.
@@ -414,10 +450,12 @@ impl Server {
         };
         let next = attach.offset.max(ring.start());
         let credit = attach.window.min(limits::WINDOW);
-        self.open(id, channel, Channel::Attach { process: attach.process, next, credit });
+        let call = Channel::Attach { process: attach.process, next, credit, input: 0 };
+        self.open(id, channel, call);
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.say(channel, &Event::Attached(Attached { offset: next }));
         }
+        self.share_input(attach.process);
         self.pump_attached(attach.process);
         Ok(())
     }

@@ -2,7 +2,8 @@
 
 use clawpen_wire::pen::Lifetime;
 use clawpen_wire::supervisor::{
-    Attach, End, ErrorCode, Event, Exec, ExecOutput, Kill, ProcessState, Reach, Request, Stream,
+    Attach, End, ErrorCode, Event, Exec, ExecOutput, Kill, ProcessState, Reach, Request, StdinMode,
+    Stream,
 };
 
 use crate::any_maker;
@@ -141,4 +142,68 @@ fn a_background_command_that_cannot_start_says_so() {
     pen.host.call(Request::Attach(Attach { process: 77, offset: 0, window: 1 }), |event| {
         assert!(matches!(event, Event::Failed(failed) if failed.code == ErrorCode::NoProcess));
     });
+}
+
+#[test]
+fn an_attached_host_feeds_resizes_and_ends_a_background_command() {
+    let mut pen = persistent();
+    let exec = Exec {
+        stdin: StdinMode::Pipe,
+        output: ExecOutput::Background { buffer: 1 << 16 },
+        ..crate::harness::exec(&["cat"])
+    };
+    let process = start(&mut pen.host, exec);
+    let channel = attach(&mut pen.host, process, 0);
+    pen.host.next(|_, event| assert!(matches!(event, Event::Attached(_))));
+    let mut credit = pen.host.next(|_, event| match event {
+        Event::Credit(credit) => *credit,
+        other => panic!("{other:?}"),
+    });
+    // Many times the share: credit comes back as the command reads.
+    let piece = [b'x'; 1000];
+    let (mut sent, mut seen) = (0, 0);
+    while seen < 200_000 {
+        if sent < 200_000 && credit >= 1000 {
+            pen.host.send(channel, &Request::Stdin(&piece));
+            credit -= 1000;
+            sent += 1000;
+            continue;
+        }
+        let got = pen.host.next(|_, event| match event {
+            Event::Credit(more) => {
+                credit += more;
+                0
+            }
+            Event::Output(output) => output.bytes.len(),
+            other => panic!("{other:?}"),
+        });
+        seen += got;
+    }
+    pen.host.send(channel, &Request::StdinEof);
+    loop {
+        let end = pen.host.next(|_, event| match event {
+            Event::Exited(exited) => Some(exited.end),
+            _ => None,
+        });
+        if let Some(end) = end {
+            assert_eq!((end, seen), (End::Code(0), 200_000));
+            break;
+        }
+    }
+}
+
+#[test]
+fn an_attached_host_that_sends_more_than_its_share_is_cut_off() {
+    let mut pen = persistent();
+    let exec = Exec {
+        stdin: StdinMode::Pipe,
+        output: ExecOutput::Background { buffer: 1 << 16 },
+        ..crate::harness::exec(&["sleep", "1000"])
+    };
+    let process = start(&mut pen.host, exec);
+    let mut host = Host::connect(pen.directory.path());
+    let channel = attach(&mut host, process, 0);
+    host.send(channel, &Request::Stdin(&vec![b'x'; 200_000]));
+    assert!(host.is_closed());
+    assert_eq!(pen.host.processes().processes.len(), 1);
 }

@@ -87,8 +87,9 @@ fn process_1_and_commands_have_given_everything_up() {
         // Open before the seal, closed after it.
         assert!(report.supervisor.dumpable && !report.sealed);
         pen.host.call(Request::Seal, |_| {});
-        let report = pen.host.facts();
-        assert!(!report.supervisor.dumpable && report.sealed);
+        let sealed = pen.host.facts();
+        assert!(!sealed.supervisor.dumpable && sealed.sealed);
+        assert_eq!(sealed.supervisor.namespaces, report.supervisor.namespaces);
     }
 }
 
