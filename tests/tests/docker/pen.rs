@@ -1,7 +1,7 @@
 //! What a command and a file call find in a container that was proven.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -219,6 +219,20 @@ fn a_container_carries_the_labels_that_others_look_for() -> Result<()> {
     let filter = format!("name={}", place.name()?);
     let listed = docker(&place, &["ps", "--filter", &filter, "--format", format]).output()?;
     assert_eq!(String::from_utf8(listed.stdout)?.trim(), "1 shared");
+    Ok(())
+}
+
+#[test]
+fn a_supervisor_that_cannot_serve_says_why_though_its_container_is_gone() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    // A workspace that the container's user may not enter.
+    fs::set_permissions(place.path("workspace"), fs::Permissions::from_mode(0o700))?;
+    let backend = place.backend(supervisor_image::IMAGE)?;
+    let spec = place.spec("{user: '1000:1000'}")?;
+    let failure = Pen::start(&backend, &spec, Lifetime::UntilDisconnect).unwrap_err().cause;
+    let said = failure.to_string();
+    assert!(said.contains("/workspace"), "{said}");
+    assert_eq!(left_over(&place)?, "");
     Ok(())
 }
 
