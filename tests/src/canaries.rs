@@ -36,7 +36,8 @@ impl Canaries {
         let abstract_socket = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
         let socket = UnixListener::bind(path("socket"))?;
         let port = TcpListener::bind("127.0.0.1:0")?;
-        let process = Command::new("sleep").arg("3600").stdin(Stdio::null()).spawn().context("sleep")?;
+        let process =
+            Command::new("sleep").arg("3600").stdin(Stdio::null()).spawn().context("sleep")?;
         let shared_memory = shared_memory();
         let mut variables = vec![
             ("CANARY_FILE", path("secret")),

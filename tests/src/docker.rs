@@ -102,12 +102,8 @@ impl Place {
             format!("clawpen-test-{}-", unique.replace(|c: char| !c.is_alphanumeric(), ""));
         let name = scope.container_name(clawpen_rules::config::sandbox::Scope::Shared, &prefix);
         let identity = Identity { name, scope, created_at_ms: 1, fingerprint: None };
-        let policy = BindPolicy::resolve(
-            &docker,
-            &layout.bind_roots(),
-            &KnownPlaces::default(),
-            &RealFiles,
-        );
+        let policy =
+            BindPolicy::resolve(&docker, &layout.bind_roots(), &KnownPlaces::default(), &RealFiles);
         let image = docker.image.clone();
         let builder = ContainerSpec::locked_down(identity, &layout, image)
             .configured(&docker, &Filter::except_credentials());

@@ -15,7 +15,8 @@ pub mod replay;
 pub fn built(name: &str) -> anyhow::Result<std::path::PathBuf> {
     let own = std::env::current_exe()?;
     // `target/debug/replay` or `target/debug/deps/test-…`.
-    let found = own.ancestors().skip(1).take(2).map(|dir| dir.join(name)).find(|path| path.is_file());
+    let found =
+        own.ancestors().skip(1).take(2).map(|dir| dir.join(name)).find(|path| path.is_file());
     anyhow::Context::with_context(found, || {
         format!("`{name}` is not built; run `cargo build --workspace` first")
     })

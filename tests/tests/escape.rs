@@ -49,9 +49,18 @@ fn went(code: Option<i32>) -> Went {
 /// Outside any pen, as root, in throw-away mount, process and host name namespaces: what an attack
 /// changes there goes with them.
 fn control(name: &str, canaries: &Canaries) -> (Went, String) {
-    let script = "sleep 3600 & CANARY_PID=$! \"$0\" \"$1\"; code=$?; kill $! 2>/dev/null; exit $code";
+    let script =
+        "sleep 3600 & CANARY_PID=$! \"$0\" \"$1\"; code=$?; kill $! 2>/dev/null; exit $code";
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation", "private", "--pid", "--fork", "--mount-proc", "--uts"]);
+    command.args([
+        "--mount",
+        "--propagation",
+        "private",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        "--uts",
+    ]);
     command.args(["timeout", "20", "sh", "-c", script]).arg(attacks()).arg(name);
     command.env("CONTROL", "1").env("ATTACK_DIRECTORY", "/var/tmp");
     command.envs(canaries.variables().iter().map(|(name, value)| (name, value)));
@@ -75,7 +84,8 @@ fn inside(home: &Home, name: &str, canaries: &Canaries, user: Option<u32>) -> (W
         command.uid(user).gid(user);
     }
     let run = command.output().expect("the binary");
-    let text = String::from_utf8_lossy(if run.stdout.is_empty() { &run.stderr } else { &run.stdout });
+    let text =
+        String::from_utf8_lossy(if run.stdout.is_empty() { &run.stderr } else { &run.stdout });
     (went(run.status.code()), text.trim().to_owned())
 }
 
@@ -84,7 +94,8 @@ fn home_with_attacks(home: &Home) {
     let first = home.run(&["exec", "--", "/bin/true"]);
     assert_eq!(first.code, Some(0), "{}", first.stderr);
     let directory = home.path(".openclaw/sandboxes");
-    let workspace = std::fs::read_dir(&directory).expect("sandboxes").flatten().next().expect("a workspace");
+    let workspace =
+        std::fs::read_dir(&directory).expect("sandboxes").flatten().next().expect("a workspace");
     std::fs::copy(attacks(), workspace.path().join("attack")).expect("copy");
 }
 

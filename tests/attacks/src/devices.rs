@@ -4,15 +4,35 @@ use crate::system::{address, call, call3, judge, text};
 use crate::{Attack, Outcome};
 
 pub(crate) const ATTACKS: &[Attack] = &[
-    Attack { name: "mknod-disk", about: "make the node of a disk", run: || mknod(libc::S_IFBLK, 254, 0) },
-    Attack { name: "mknod-mem", about: "make the node of /dev/mem", run: || mknod(libc::S_IFCHR, 1, 1) },
-    Attack { name: "mknod-null", about: "make any device node at all", run: || mknod(libc::S_IFCHR, 1, 3) },
+    Attack {
+        name: "mknod-disk",
+        about: "make the node of a disk",
+        run: || mknod(libc::S_IFBLK, 254, 0),
+    },
+    Attack {
+        name: "mknod-mem",
+        about: "make the node of /dev/mem",
+        run: || mknod(libc::S_IFCHR, 1, 1),
+    },
+    Attack {
+        name: "mknod-null",
+        about: "make any device node at all",
+        run: || mknod(libc::S_IFCHR, 1, 3),
+    },
     Attack { name: "dev-mem", about: "open /dev/mem", run: || open("/dev/mem") },
     Attack { name: "dev-kmsg", about: "open the kernel's log", run: || open("/dev/kmsg") },
     Attack { name: "dev-kvm", about: "open the virtual machine device", run: || open("/dev/kvm") },
-    Attack { name: "dev-fuse", about: "open the user file system device", run: || open("/dev/fuse") },
+    Attack {
+        name: "dev-fuse",
+        about: "open the user file system device",
+        run: || open("/dev/fuse"),
+    },
     Attack { name: "dev-net-tun", about: "open the tunnel device", run: || open("/dev/net/tun") },
-    Attack { name: "dev-loop-control", about: "open the loop device control", run: || open("/dev/loop-control") },
+    Attack {
+        name: "dev-loop-control",
+        about: "open the loop device control",
+        run: || open("/dev/loop-control"),
+    },
     Attack { name: "host-disk", about: "open a disk of the host", run: || open("/dev/vda") },
     Attack { name: "tiocsti", about: "type into the terminal of whoever started us", run: tiocsti },
     Attack { name: "tioclinux", about: "paste into a console", run: tioclinux },
@@ -58,7 +78,13 @@ fn with_terminal(attack: impl Fn(usize) -> Outcome) -> Outcome {
     let (mut main, mut side) = (0, 0);
     // SAFETY: openpty fills the two integers; the null pointers ask for no name and no settings.
     let made = unsafe {
-        libc::openpty(&raw mut main, &raw mut side, std::ptr::null_mut(), std::ptr::null(), std::ptr::null())
+        libc::openpty(
+            &raw mut main,
+            &raw mut side,
+            std::ptr::null_mut(),
+            std::ptr::null(),
+            std::ptr::null(),
+        )
     };
     if made != 0 {
         return Outcome::CannotTry(format!("openpty: {}", std::io::Error::last_os_error()));

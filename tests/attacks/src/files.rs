@@ -8,14 +8,38 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack { name: "root-home", about: "list root's home", run: || list("/root") },
     Attack { name: "homes", about: "list the users' homes", run: canary_home },
     Attack { name: "canary-file", about: "read a file of the host by its path", run: canary_file },
-    Attack { name: "canary-by-dots", about: "the same by climbing out of the working directory", run: canary_by_dots },
-    Attack { name: "canary-by-link", about: "the same through a link in the workspace", run: canary_by_link },
-    Attack { name: "canary-hard-link", about: "link a file of the host into the workspace", run: canary_hard_link },
-    Attack { name: "canary-by-proc-cwd", about: "the same through another process' directories", run: canary_by_proc },
+    Attack {
+        name: "canary-by-dots",
+        about: "the same by climbing out of the working directory",
+        run: canary_by_dots,
+    },
+    Attack {
+        name: "canary-by-link",
+        about: "the same through a link in the workspace",
+        run: canary_by_link,
+    },
+    Attack {
+        name: "canary-hard-link",
+        about: "link a file of the host into the workspace",
+        run: canary_hard_link,
+    },
+    Attack {
+        name: "canary-by-proc-cwd",
+        about: "the same through another process' directories",
+        run: canary_by_proc,
+    },
     Attack { name: "canary-rename", about: "move a file of the host", run: canary_rename },
     Attack { name: "host-tmp", about: "see the host's /tmp", run: host_tmp },
-    Attack { name: "host-config", about: "read the config that decides about this pen", run: host_config },
-    Attack { name: "write-outside", about: "write a file where the host would find it", run: write_outside },
+    Attack {
+        name: "host-config",
+        about: "read the config that decides about this pen",
+        run: host_config,
+    },
+    Attack {
+        name: "write-outside",
+        about: "write a file where the host would find it",
+        run: write_outside,
+    },
 ];
 
 fn list(path: &str) -> Outcome {
@@ -72,7 +96,9 @@ fn canary_hard_link() -> Outcome {
 
 fn canary_by_proc() -> Outcome {
     with_canary(|path| {
-        for place in ["/proc/1/root", "/proc/1/cwd", "/proc/self/root", "/proc/self/cwd/../../../.."] {
+        for place in
+            ["/proc/1/root", "/proc/1/cwd", "/proc/self/root", "/proc/self/cwd/../../../.."]
+        {
             if let escaped @ Outcome::Escaped(_) = read(&format!("{place}{path}")) {
                 return escaped;
             }

@@ -17,8 +17,8 @@ mod kernel;
 mod mounts;
 mod namespaces;
 mod privileges;
-mod procfs;
 mod processes;
+mod procfs;
 mod sockets;
 mod system;
 

@@ -4,24 +4,72 @@ use crate::system::{address, call, call3, judge, text};
 use crate::{Attack, Outcome};
 
 pub(crate) const ATTACKS: &[Attack] = &[
-    Attack { name: "mount-tmpfs", about: "mount a tmpfs", run: || mount("none", "/mnt", "tmpfs", 0) },
-    Attack { name: "mount-bind", about: "bind a directory over another", run: || mount("/usr", "/mnt", "", libc::MS_BIND) },
-    Attack { name: "mount-proc", about: "mount another /proc without masks", run: || mount("proc", "/mnt", "proc", 0) },
-    Attack { name: "mount-overlay", about: "mount an overlay", run: || mount("overlay", "/mnt", "overlay", 0) },
-    Attack { name: "remount-root-rw", about: "make the root writable", run: || mount("none", "/", "", libc::MS_REMOUNT | libc::MS_BIND) },
-    Attack { name: "remount-usr-rw", about: "make /usr writable", run: || mount("none", "/usr", "", libc::MS_REMOUNT | libc::MS_BIND) },
-    Attack { name: "propagation", about: "change how mounts propagate", run: || mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE) },
+    Attack {
+        name: "mount-tmpfs",
+        about: "mount a tmpfs",
+        run: || mount("none", "/mnt", "tmpfs", 0),
+    },
+    Attack {
+        name: "mount-bind",
+        about: "bind a directory over another",
+        run: || mount("/usr", "/mnt", "", libc::MS_BIND),
+    },
+    Attack {
+        name: "mount-proc",
+        about: "mount another /proc without masks",
+        run: || mount("proc", "/mnt", "proc", 0),
+    },
+    Attack {
+        name: "mount-overlay",
+        about: "mount an overlay",
+        run: || mount("overlay", "/mnt", "overlay", 0),
+    },
+    Attack {
+        name: "remount-root-rw",
+        about: "make the root writable",
+        run: || mount("none", "/", "", libc::MS_REMOUNT | libc::MS_BIND),
+    },
+    Attack {
+        name: "remount-usr-rw",
+        about: "make /usr writable",
+        run: || mount("none", "/usr", "", libc::MS_REMOUNT | libc::MS_BIND),
+    },
+    Attack {
+        name: "propagation",
+        about: "change how mounts propagate",
+        run: || mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE),
+    },
     Attack { name: "umount-proc", about: "take /proc away, and its masks with it", run: umount },
     Attack { name: "pivot-root", about: "change the root", run: pivot },
     Attack { name: "chroot", about: "change the root by chroot", run: chroot },
     Attack { name: "fsopen", about: "the new mount interface: a file system", run: fsopen },
-    Attack { name: "open-tree", about: "the new mount interface: a copy of a tree", run: open_tree },
-    Attack { name: "mount-setattr", about: "the new mount interface: attributes", run: mount_setattr },
+    Attack {
+        name: "open-tree",
+        about: "the new mount interface: a copy of a tree",
+        run: open_tree,
+    },
+    Attack {
+        name: "mount-setattr",
+        about: "the new mount interface: attributes",
+        run: mount_setattr,
+    },
     Attack { name: "move-mount", about: "the new mount interface: move", run: move_mount },
     Attack { name: "fspick", about: "the new mount interface: reconfigure", run: fspick },
-    Attack { name: "open-by-handle", about: "open a file by its handle, past every mount", run: open_by_handle },
-    Attack { name: "write-root", about: "write into the root directory", run: || create("/clawpen-attack") },
-    Attack { name: "write-usr-bin", about: "write into /usr/bin", run: || create("/usr/bin/clawpen-attack") },
+    Attack {
+        name: "open-by-handle",
+        about: "open a file by its handle, past every mount",
+        run: open_by_handle,
+    },
+    Attack {
+        name: "write-root",
+        about: "write into the root directory",
+        run: || create("/clawpen-attack"),
+    },
+    Attack {
+        name: "write-usr-bin",
+        about: "write into /usr/bin",
+        run: || create("/usr/bin/clawpen-attack"),
+    },
     Attack { name: "write-etc", about: "write into /etc", run: || create("/etc/clawpen-attack") },
 ];
 
@@ -69,7 +117,10 @@ fn mount_setattr() -> Outcome {
 fn move_mount() -> Outcome {
     let (from, to) = (text("/proc"), text("/mnt"));
     let here = libc::AT_FDCWD as isize as usize;
-    judge("move_mount", call(libc::SYS_move_mount, [here, address(&from), here, address(&to), 0, 0]))
+    judge(
+        "move_mount",
+        call(libc::SYS_move_mount, [here, address(&from), here, address(&to), 0, 0]),
+    )
 }
 
 fn fspick() -> Outcome {
@@ -83,7 +134,10 @@ fn open_by_handle() -> Outcome {
     let mut handle = [0u32; 6];
     (handle[0], handle[1], handle[2]) = (8, 1, 2);
     let here = libc::AT_FDCWD as isize as usize;
-    judge("open_by_handle_at", call3(libc::SYS_open_by_handle_at, here, handle.as_ptr() as usize, 0))
+    judge(
+        "open_by_handle_at",
+        call3(libc::SYS_open_by_handle_at, here, handle.as_ptr() as usize, 0),
+    )
 }
 
 fn create(path: &str) -> Outcome {

@@ -7,18 +7,54 @@ use crate::system::{call, call3, judge};
 use crate::{Attack, Outcome};
 
 pub(crate) const ATTACKS: &[Attack] = &[
-    Attack { name: "unshare-user", about: "a new user namespace with all capabilities", run: || unshare(libc::CLONE_NEWUSER) },
-    Attack { name: "unshare-mount", about: "a new mount namespace", run: || unshare(libc::CLONE_NEWNS) },
-    Attack { name: "unshare-net", about: "a new network namespace", run: || unshare(libc::CLONE_NEWNET) },
-    Attack { name: "unshare-pid", about: "a new process namespace", run: || unshare(libc::CLONE_NEWPID) },
-    Attack { name: "unshare-ipc", about: "a new IPC namespace", run: || unshare(libc::CLONE_NEWIPC) },
-    Attack { name: "unshare-uts", about: "a new host name namespace", run: || unshare(libc::CLONE_NEWUTS) },
-    Attack { name: "unshare-cgroup", about: "a new cgroup namespace", run: || unshare(libc::CLONE_NEWCGROUP) },
+    Attack {
+        name: "unshare-user",
+        about: "a new user namespace with all capabilities",
+        run: || unshare(libc::CLONE_NEWUSER),
+    },
+    Attack {
+        name: "unshare-mount",
+        about: "a new mount namespace",
+        run: || unshare(libc::CLONE_NEWNS),
+    },
+    Attack {
+        name: "unshare-net",
+        about: "a new network namespace",
+        run: || unshare(libc::CLONE_NEWNET),
+    },
+    Attack {
+        name: "unshare-pid",
+        about: "a new process namespace",
+        run: || unshare(libc::CLONE_NEWPID),
+    },
+    Attack {
+        name: "unshare-ipc",
+        about: "a new IPC namespace",
+        run: || unshare(libc::CLONE_NEWIPC),
+    },
+    Attack {
+        name: "unshare-uts",
+        about: "a new host name namespace",
+        run: || unshare(libc::CLONE_NEWUTS),
+    },
+    Attack {
+        name: "unshare-cgroup",
+        about: "a new cgroup namespace",
+        run: || unshare(libc::CLONE_NEWCGROUP),
+    },
     Attack { name: "unshare-time", about: "a new time namespace", run: || unshare(0x80) },
     Attack { name: "clone-user", about: "clone into a new user namespace", run: clone_user },
     Attack { name: "clone3-user", about: "clone3 into a new user namespace", run: clone3_user },
-    Attack { name: "setns-own-user", about: "enter a namespace again", run: || setns("/proc/self/ns/net", libc::CLONE_NEWNET) },
-    Attack { name: "setns-pid-1-mount", about: "enter the mount namespace of process 1", run: || setns("/proc/1/ns/mnt", libc::CLONE_NEWNS) },
+    Attack {
+        name: "setns-own-user",
+        about: "enter a namespace again",
+        run: || setns("/proc/self/ns/net", libc::CLONE_NEWNET),
+    },
+    Attack {
+        name: "setns-pid-1-mount",
+        about: "enter the mount namespace of process 1",
+        run: || setns("/proc/1/ns/mnt", libc::CLONE_NEWNS),
+    },
     Attack { name: "setns-pidfd", about: "enter namespaces by a process handle", run: setns_pidfd },
 ];
 

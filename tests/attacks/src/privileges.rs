@@ -8,16 +8,40 @@ use crate::{Attack, Outcome};
 pub(crate) const ATTACKS: &[Attack] = &[
     Attack { name: "capabilities", about: "have any capability at all", run: capabilities },
     Attack { name: "bounding-set", about: "have a capability left to gain", run: bounding_set },
-    Attack { name: "no-new-privs", about: "be able to gain rights by running a program", run: no_new_privs },
+    Attack {
+        name: "no-new-privs",
+        about: "be able to gain rights by running a program",
+        run: no_new_privs,
+    },
     Attack { name: "setuid-0", about: "become root", run: || judge("setuid(0)", become_root()) },
     Attack { name: "setgroups", about: "join other groups", run: setgroups },
     Attack { name: "chown", about: "give a file away", run: chown },
-    Attack { name: "setuid-chmod", about: "leave a set-user-id program on the host", run: || setuid_file(chmod_4755) },
-    Attack { name: "setuid-fchmodat2", about: "the same by the newest call", run: || setuid_file(fchmodat2) },
+    Attack {
+        name: "setuid-chmod",
+        about: "leave a set-user-id program on the host",
+        run: || setuid_file(chmod_4755),
+    },
+    Attack {
+        name: "setuid-fchmodat2",
+        about: "the same by the newest call",
+        run: || setuid_file(fchmodat2),
+    },
     Attack { name: "setuid-open", about: "the same at creation", run: setuid_at_creation },
-    Attack { name: "setgid-mkdir", about: "leave a set-group-id directory on the host", run: setgid_mkdir },
-    Attack { name: "setuid-openat2", about: "the same by a call whose mode no filter can see", run: setuid_openat2 },
-    Attack { name: "file-capabilities", about: "leave a program with capabilities on the host", run: file_capabilities },
+    Attack {
+        name: "setgid-mkdir",
+        about: "leave a set-group-id directory on the host",
+        run: setgid_mkdir,
+    },
+    Attack {
+        name: "setuid-openat2",
+        about: "the same by a call whose mode no filter can see",
+        run: setuid_openat2,
+    },
+    Attack {
+        name: "file-capabilities",
+        about: "leave a program with capabilities on the host",
+        run: file_capabilities,
+    },
     Attack { name: "raise-limits", about: "raise a hard limit", run: raise_limits },
     Attack { name: "nice", about: "take more than our share of the processor", run: nice },
     Attack { name: "dumpable-parent", about: "be traced by, or trace, relatives", run: dumpable },
@@ -31,7 +55,8 @@ fn status(field: &str) -> Option<String> {
 }
 
 fn capabilities() -> Outcome {
-    let sets = ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"].map(|set| status(set).unwrap_or_default());
+    let sets =
+        ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"].map(|set| status(set).unwrap_or_default());
     if sets.iter().all(|set| set.chars().all(|c| c == '0')) {
         Outcome::Blocked("all sets are empty".to_owned())
     } else {
@@ -41,7 +66,11 @@ fn capabilities() -> Outcome {
 
 fn bounding_set() -> Outcome {
     let set = status("CapBnd:").unwrap_or_default();
-    if set.chars().all(|c| c == '0') { Outcome::Blocked("empty".to_owned()) } else { Outcome::Escaped(set) }
+    if set.chars().all(|c| c == '0') {
+        Outcome::Blocked("empty".to_owned())
+    } else {
+        Outcome::Escaped(set)
+    }
 }
 
 fn no_new_privs() -> Outcome {
@@ -110,7 +139,9 @@ fn setuid_file(attack: fn(&str) -> std::io::Result<()>) -> Outcome {
 fn check_mode(path: &str, result: std::io::Result<()>) -> Outcome {
     let mode = std::fs::metadata(path).map(|facts| facts.mode()).unwrap_or(0);
     if mode & 0o6000 == 0 {
-        return Outcome::Blocked(result.err().map_or_else(|| "the bit is not set".to_owned(), |e| e.to_string()));
+        return Outcome::Blocked(
+            result.err().map_or_else(|| "the bit is not set".to_owned(), |e| e.to_string()),
+        );
     }
     Outcome::Escaped(format!("{path} has mode {mode:o}"))
 }
@@ -190,7 +221,9 @@ fn nice() -> Outcome {
 fn dumpable() -> Outcome {
     let parent = std::os::unix::process::parent_id();
     match std::fs::read(format!("/proc/{parent}/environ")) {
-        Ok(_) if parent != 0 => Outcome::Escaped(format!("read the environment of process {parent}")),
+        Ok(_) if parent != 0 => {
+            Outcome::Escaped(format!("read the environment of process {parent}"))
+        }
         Ok(_) => Outcome::CannotTry("there is no parent".to_owned()),
         Err(error) => Outcome::Blocked(format!("parent's environment: {error}")),
     }

@@ -7,15 +7,29 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack { name: "ptrace-attach", about: "trace process 1", run: ptrace_attach },
     Attack { name: "ptrace-child", about: "trace a child of our own", run: ptrace_child },
     Attack { name: "process-vm-read", about: "read another process' memory", run: process_vm_read },
-    Attack { name: "process-vm-write", about: "write another process' memory", run: process_vm_write },
+    Attack {
+        name: "process-vm-write",
+        about: "write another process' memory",
+        run: process_vm_write,
+    },
     Attack { name: "kill-1", about: "kill process 1", run: kill_1 },
     Attack { name: "stop-1", about: "stop process 1", run: stop_1 },
     Attack { name: "pidfd-getfd", about: "take a descriptor out of process 1", run: pidfd_getfd },
-    Attack { name: "pidfd-signal-host", about: "signal a process of the host by number", run: signal_host },
+    Attack {
+        name: "pidfd-signal-host",
+        about: "signal a process of the host by number",
+        run: signal_host,
+    },
     Attack { name: "kcmp", about: "compare kernel objects with process 1", run: kcmp },
     Attack { name: "sched-1", about: "change how process 1 is scheduled", run: sched_1 },
+    Attack { name: "prlimit-1", about: "take the limits of process 1 away", run: prlimit_1 },
+    Attack { name: "priority-1", about: "change the priority of process 1", run: priority_1 },
     Attack { name: "move-pages", about: "move another process' memory", run: move_pages },
-    Attack { name: "leaked-descriptors", about: "find a descriptor that was not meant for us", run: leaked },
+    Attack {
+        name: "leaked-descriptors",
+        about: "find a descriptor that was not meant for us",
+        run: leaked,
+    },
 ];
 
 fn ptrace_attach() -> Outcome {
@@ -92,7 +106,9 @@ fn victim(signal: i32) -> Outcome {
 }
 
 fn state_of(number: usize) -> String {
-    let Ok(line) = std::fs::read_to_string(format!("/proc/{number}/stat")) else { return "gone".to_owned() };
+    let Ok(line) = std::fs::read_to_string(format!("/proc/{number}/stat")) else {
+        return "gone".to_owned();
+    };
     let after_name = line.rsplit(')').next().unwrap_or_default();
     after_name.split_whitespace().next().unwrap_or_default().to_owned()
 }
@@ -125,7 +141,28 @@ fn kcmp() -> Outcome {
 
 fn sched_1() -> Outcome {
     let (mask, number) = ([3u64], victim_number());
-    judge("sched_setaffinity", call3(libc::SYS_sched_setaffinity, number, 8, mask.as_ptr() as usize))
+    judge(
+        "sched_setaffinity",
+        call3(libc::SYS_sched_setaffinity, number, 8, mask.as_ptr() as usize),
+    )
+}
+
+fn prlimit_1() -> Outcome {
+    // To the limits it has, so that outside nothing changes.
+    let limit = [0u64; 2];
+    let number = victim_number();
+    let read = [number, 9, 0, limit.as_ptr() as usize, 0, 0];
+    if let Err(error) = call(libc::SYS_prlimit64, read) {
+        return Outcome::Blocked(format!("prlimit64: {error}"));
+    }
+    judge(
+        "prlimit64 of process 1",
+        call(libc::SYS_prlimit64, [number, 9, limit.as_ptr() as usize, 0, 0, 0]),
+    )
+}
+
+fn priority_1() -> Outcome {
+    judge("setpriority of process 1", call3(libc::SYS_setpriority, 0, victim_number(), 1))
 }
 
 fn move_pages() -> Outcome {
@@ -145,5 +182,9 @@ fn leaked() -> Outcome {
             found.push(format!("{number} -> {target}"));
         }
     }
-    if found.is_empty() { Outcome::Blocked("none".to_owned()) } else { Outcome::Escaped(found.join(", ")) }
+    if found.is_empty() {
+        Outcome::Blocked("none".to_owned())
+    } else {
+        Outcome::Escaped(found.join(", "))
+    }
 }

@@ -4,29 +4,97 @@ use crate::system::{open_for_writing, read};
 use crate::{Attack, Outcome};
 
 pub(crate) const ATTACKS: &[Attack] = &[
-    Attack { name: "core-pattern", about: "have the kernel start a program on the host", run: || open_for_writing("/proc/sys/kernel/core_pattern") },
-    Attack { name: "modprobe-path", about: "have the kernel start another program", run: || open_for_writing("/proc/sys/kernel/modprobe") },
-    Attack { name: "binfmt-misc", about: "register an interpreter", run: || open_for_writing("/proc/sys/fs/binfmt_misc/register") },
-    Attack { name: "sysrq-trigger", about: "reboot or crash the host", run: || open_for_writing("/proc/sysrq-trigger") },
-    Attack { name: "sysctl-write", about: "change a kernel setting", run: || open_for_writing("/proc/sys/vm/drop_caches") },
+    Attack {
+        name: "core-pattern",
+        about: "have the kernel start a program on the host",
+        run: || open_for_writing("/proc/sys/kernel/core_pattern"),
+    },
+    Attack {
+        name: "modprobe-path",
+        about: "have the kernel start another program",
+        run: || open_for_writing("/proc/sys/kernel/modprobe"),
+    },
+    Attack {
+        name: "binfmt-misc",
+        about: "register an interpreter",
+        run: || open_for_writing("/proc/sys/fs/binfmt_misc/register"),
+    },
+    Attack {
+        name: "sysrq-trigger",
+        about: "reboot or crash the host",
+        run: || open_for_writing("/proc/sysrq-trigger"),
+    },
+    Attack {
+        name: "sysctl-write",
+        about: "change a kernel setting",
+        run: || open_for_writing("/proc/sys/vm/drop_caches"),
+    },
     Attack { name: "kcore", about: "read the kernel's memory", run: || read_some("/proc/kcore") },
     Attack { name: "kallsyms", about: "read kernel addresses", run: || read("/proc/kallsyms") },
     Attack { name: "keys", about: "list the kernel's keys", run: || read("/proc/keys") },
-    Attack { name: "timer-list", about: "read the kernel's timers", run: || read("/proc/timer_list") },
+    Attack {
+        name: "timer-list",
+        about: "read the kernel's timers",
+        run: || read("/proc/timer_list"),
+    },
     Attack { name: "kmsg", about: "read the kernel's log", run: || read_some("/proc/kmsg") },
-    Attack { name: "proc-1-root", about: "walk to the host through /proc/1/root", run: || read("/proc/1/root/etc/shadow") },
-    Attack { name: "proc-1-environ", about: "read the environment of process 1", run: || read("/proc/1/environ") },
-    Attack { name: "proc-1-maps", about: "read the memory map of process 1", run: || read("/proc/1/maps") },
+    Attack {
+        name: "proc-1-root",
+        about: "walk to the host through /proc/1/root",
+        run: || read("/proc/1/root/etc/shadow"),
+    },
+    Attack {
+        name: "proc-1-environ",
+        about: "read the environment of process 1",
+        run: || read("/proc/1/environ"),
+    },
+    Attack {
+        name: "proc-1-maps",
+        about: "read the memory map of process 1",
+        run: || read("/proc/1/maps"),
+    },
     Attack { name: "proc-1-fd", about: "list what process 1 has open", run: proc_1_fd },
-    Attack { name: "proc-1-mem", about: "open the memory of process 1", run: || open_for_writing("/proc/1/mem") },
-    Attack { name: "proc-1-exe", about: "overwrite the program of process 1", run: || open_for_writing("/proc/1/exe") },
-    Attack { name: "self-exe-write", about: "overwrite the program we run, seen from outside too", run: || open_for_writing("/proc/self/exe") },
+    Attack {
+        name: "proc-1-mem",
+        about: "open the memory of process 1",
+        run: || open_for_writing("/proc/1/mem"),
+    },
+    Attack {
+        name: "proc-1-exe",
+        about: "overwrite the program of process 1",
+        run: || open_for_writing("/proc/1/exe"),
+    },
+    Attack {
+        name: "self-exe-write",
+        about: "overwrite the program we run, seen from outside too",
+        run: || open_for_writing("/proc/self/exe"),
+    },
     Attack { name: "host-processes", about: "see processes of the host", run: host_processes },
-    Attack { name: "sys-firmware", about: "read firmware tables", run: || read_directory("/sys/firmware") },
-    Attack { name: "sys-power", about: "put the host to sleep", run: || open_for_writing("/sys/power/state") },
-    Attack { name: "sys-kernel-debug", about: "the kernel's debug files", run: || read_directory("/sys/kernel/debug") },
-    Attack { name: "sys-cgroup-write", about: "change cgroups of the host", run: || open_for_writing("/sys/fs/cgroup/pids/cgroup.procs") },
-    Attack { name: "uevent-helper", about: "have the kernel start a program on hotplug", run: || open_for_writing("/sys/kernel/uevent_helper") },
+    Attack {
+        name: "sys-firmware",
+        about: "read firmware tables",
+        run: || read_directory("/sys/firmware"),
+    },
+    Attack {
+        name: "sys-power",
+        about: "put the host to sleep",
+        run: || open_for_writing("/sys/power/state"),
+    },
+    Attack {
+        name: "sys-kernel-debug",
+        about: "the kernel's debug files",
+        run: || read_directory("/sys/kernel/debug"),
+    },
+    Attack {
+        name: "sys-cgroup-write",
+        about: "change cgroups of the host",
+        run: || open_for_writing("/sys/fs/cgroup/pids/cgroup.procs"),
+    },
+    Attack {
+        name: "uevent-helper",
+        about: "have the kernel start a program on hotplug",
+        run: || open_for_writing("/sys/kernel/uevent_helper"),
+    },
 ];
 
 fn read_some(path: &str) -> Outcome {

@@ -9,23 +9,75 @@ use crate::system::{call, call3, given, judge};
 use crate::{Attack, Outcome};
 
 pub(crate) const ATTACKS: &[Attack] = &[
-    Attack { name: "abstract-socket", about: "reach a host service on an abstract socket", run: abstract_socket },
-    Attack { name: "host-loopback", about: "reach a host service on the loopback", run: host_loopback },
-    Attack { name: "host-unix-socket", about: "reach a host service on a socket file", run: host_unix },
+    Attack {
+        name: "abstract-socket",
+        about: "reach a host service on an abstract socket",
+        run: abstract_socket,
+    },
+    Attack {
+        name: "host-loopback",
+        about: "reach a host service on the loopback",
+        run: host_loopback,
+    },
+    Attack {
+        name: "host-unix-socket",
+        about: "reach a host service on a socket file",
+        run: host_unix,
+    },
     Attack { name: "docker-socket", about: "reach the container engine", run: docker_socket },
-    Attack { name: "supervisor-socket", about: "find the pen's own control socket", run: supervisor_socket },
-    Attack { name: "vsock", about: "open a socket to the hypervisor", run: || family(40, libc::SOCK_STREAM) },
-    Attack { name: "packet-socket", about: "open a raw network socket", run: || family(libc::AF_PACKET, libc::SOCK_RAW) },
+    Attack {
+        name: "supervisor-socket",
+        about: "find the pen's own control socket",
+        run: supervisor_socket,
+    },
+    Attack {
+        name: "vsock",
+        about: "open a socket to the hypervisor",
+        run: || family(40, libc::SOCK_STREAM),
+    },
+    Attack {
+        name: "packet-socket",
+        about: "open a raw network socket",
+        run: || family(libc::AF_PACKET, libc::SOCK_RAW),
+    },
     Attack { name: "raw-icmp", about: "open a raw IP socket", run: raw_ip },
-    Attack { name: "alg-socket", about: "open a kernel cryptography socket", run: || family(38, libc::SOCK_SEQPACKET) },
-    Attack { name: "bluetooth-socket", about: "open a Bluetooth socket", run: || family(31, libc::SOCK_RAW) },
-    Attack { name: "can-socket", about: "open a CAN bus socket", run: || family(29, libc::SOCK_RAW) },
+    Attack {
+        name: "alg-socket",
+        about: "open a kernel cryptography socket",
+        run: || family(38, libc::SOCK_SEQPACKET),
+    },
+    Attack {
+        name: "bluetooth-socket",
+        about: "open a Bluetooth socket",
+        run: || family(31, libc::SOCK_RAW),
+    },
+    Attack {
+        name: "can-socket",
+        about: "open a CAN bus socket",
+        run: || family(29, libc::SOCK_RAW),
+    },
     Attack { name: "xdp-socket", about: "open an XDP socket", run: || family(44, libc::SOCK_RAW) },
-    Attack { name: "kcm-socket", about: "open a kernel multiplexer socket", run: || family(41, libc::SOCK_DGRAM) },
-    Attack { name: "interfaces", about: "see a network interface besides the loopback", run: interfaces },
+    Attack {
+        name: "kcm-socket",
+        about: "open a kernel multiplexer socket",
+        run: || family(41, libc::SOCK_DGRAM),
+    },
+    Attack {
+        name: "interfaces",
+        about: "see a network interface besides the loopback",
+        run: interfaces,
+    },
     Attack { name: "route-out", about: "have a route to somewhere", run: route_out },
-    Attack { name: "shared-memory", about: "attach to the host's System V shared memory", run: shared_memory },
-    Attack { name: "message-queue", about: "open a host's POSIX message queue", run: message_queue },
+    Attack {
+        name: "shared-memory",
+        about: "attach to the host's System V shared memory",
+        run: shared_memory,
+    },
+    Attack {
+        name: "message-queue",
+        about: "open a host's POSIX message queue",
+        run: message_queue,
+    },
 ];
 
 fn abstract_socket() -> Outcome {
@@ -33,7 +85,8 @@ fn abstract_socket() -> Outcome {
         Ok(name) => name,
         Err(outcome) => return outcome,
     };
-    let result = SocketAddr::from_abstract_name(name).and_then(|address| UnixStream::connect_addr(&address));
+    let result =
+        SocketAddr::from_abstract_name(name).and_then(|address| UnixStream::connect_addr(&address));
     judge("connected to an abstract socket", result)
 }
 
@@ -43,7 +96,10 @@ fn host_loopback() -> Outcome {
         Err(outcome) => return outcome,
     };
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
-    judge("connected to the host's loopback", TcpStream::connect_timeout(&address, Duration::from_secs(2)))
+    judge(
+        "connected to the host's loopback",
+        TcpStream::connect_timeout(&address, Duration::from_secs(2)),
+    )
 }
 
 fn host_unix() -> Outcome {
@@ -54,7 +110,12 @@ fn host_unix() -> Outcome {
 }
 
 fn docker_socket() -> Outcome {
-    for path in ["/var/run/docker.sock", "/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock"] {
+    for path in [
+        "/var/run/docker.sock",
+        "/run/docker.sock",
+        "/run/podman/podman.sock",
+        "/run/containerd/containerd.sock",
+    ] {
         if UnixStream::connect(path).is_ok() {
             return Outcome::Escaped(format!("connected to {path}"));
         }
@@ -75,7 +136,8 @@ fn supervisor_socket() -> Outcome {
     for line in table.lines().skip(1) {
         let Some(path) = line.split_whitespace().nth(7) else { continue };
         let connected = match path.strip_prefix('@') {
-            Some(name) => SocketAddr::from_abstract_name(name).and_then(|address| UnixStream::connect_addr(&address)),
+            Some(name) => SocketAddr::from_abstract_name(name)
+                .and_then(|address| UnixStream::connect_addr(&address)),
             None => UnixStream::connect(path),
         };
         if connected.is_ok() {
@@ -86,10 +148,14 @@ fn supervisor_socket() -> Outcome {
 }
 
 fn family(family: i32, kind: i32) -> Outcome {
-    let result = call3(libc::SYS_socket, family.unsigned_abs() as usize, kind.unsigned_abs() as usize, 0);
+    let result =
+        call3(libc::SYS_socket, family.unsigned_abs() as usize, kind.unsigned_abs() as usize, 0);
     match result {
         // The kernel does not know the family at all.
-        Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) && std::env::var_os("CONTROL").is_some() => {
+        Err(error)
+            if error.raw_os_error() == Some(libc::EAFNOSUPPORT)
+                && std::env::var_os("CONTROL").is_some() =>
+        {
             Outcome::CannotTry(format!("family {family} is not in this kernel"))
         }
         other => judge(&format!("socket(family {family})"), other),
@@ -109,7 +175,11 @@ fn interfaces() -> Outcome {
         .map(str::trim)
         .filter(|name| *name != "lo")
         .collect();
-    if names.is_empty() { Outcome::Blocked("only the loopback".to_owned()) } else { Outcome::Escaped(names.join(" ")) }
+    if names.is_empty() {
+        Outcome::Blocked("only the loopback".to_owned())
+    } else {
+        Outcome::Escaped(names.join(" "))
+    }
 }
 
 /// Choosing a route sends nothing.
@@ -131,5 +201,8 @@ fn message_queue() -> Outcome {
         Ok(name) => crate::system::text(&name),
         Err(outcome) => return outcome,
     };
-    judge("mq_open of the host's queue", call(libc::SYS_mq_open, [crate::system::address(&name), 0, 0, 0, 0, 0]))
+    judge(
+        "mq_open of the host's queue",
+        call(libc::SYS_mq_open, [crate::system::address(&name), 0, 0, 0, 0, 0]),
+    )
 }

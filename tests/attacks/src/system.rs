@@ -14,7 +14,11 @@ pub(crate) fn call(number: libc::c_long, args: Args) -> io::Result<usize> {
     // SAFETY: the arguments are integers or pointers to live values of the caller; whatever the
     // kernel does to this process is the point of the attack.
     let result = unsafe { libc::syscall(number, a, b, c, d, e, f) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(usize::try_from(result).unwrap_or(0)) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(usize::try_from(result).unwrap_or(0))
+    }
 }
 
 /// The same with fewer arguments; the rest are zero.

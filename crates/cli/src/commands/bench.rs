@@ -124,9 +124,10 @@ impl Scratch {
     fn make() -> Result<Self, CommandError> {
         use std::os::unix::fs::DirBuilderExt as _;
         let path = std::env::temp_dir().join(format!("clawpen-bench-{}", std::process::id()));
-        std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|cause| {
-            CommandError::Write { path: path.display().to_string(), cause }
-        })?;
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .map_err(|cause| CommandError::Write { path: path.display().to_string(), cause })?;
         Ok(Self(path))
     }
 }
@@ -217,5 +218,6 @@ fn program(name: &str) -> Option<PathBuf> {
 
 fn is_program(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
-    std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    std::fs::metadata(file)
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }

@@ -120,13 +120,20 @@ fn findings(machine: &Machine) -> Vec<Finding> {
             "host ids",
             State::Less,
             "one id: none are set aside for you",
-            Some("ask root for: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 YOU"),
+            Some(
+                "ask root for: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 YOU",
+            ),
         ),
     });
     found.push(if is_root {
         finding("idmapped mounts", State::Good, "workspaces keep their owner", None)
     } else {
-        finding("idmapped mounts", State::Good, "not needed: you own the workspace inside too", None)
+        finding(
+            "idmapped mounts",
+            State::Good,
+            "not needed: you own the workspace inside too",
+            None,
+        )
     });
     found.push(match machine.landlock_abi {
         0 => finding(
@@ -140,7 +147,12 @@ fn findings(machine: &Machine) -> Vec<Finding> {
     found.push(if machine.has_seccomp {
         finding("seccomp", State::Good, "filters", None)
     } else {
-        finding("seccomp", State::Missing, "not in this kernel", Some("use a kernel with CONFIG_SECCOMP_FILTER"))
+        finding(
+            "seccomp",
+            State::Missing,
+            "not in this kernel",
+            Some("use a kernel with CONFIG_SECCOMP_FILTER"),
+        )
     });
     for place in &machine.cgroups {
         let what = match place.controller {
@@ -166,7 +178,12 @@ fn findings(machine: &Machine) -> Vec<Finding> {
         });
     }
     found.push(if machine.sockets.is_empty() {
-        finding("container engine", State::Less, "none listens", Some("only needed for backend docker"))
+        finding(
+            "container engine",
+            State::Less,
+            "none listens",
+            Some("only needed for backend docker"),
+        )
     } else {
         let sockets: Vec<String> =
             machine.sockets.iter().map(|path| path.display().to_string()).collect();

@@ -156,11 +156,7 @@ fn in_sandbox(
 }
 
 /// Runs the command with our streams; the terminal is as it was when this returns, however it does.
-fn attended(
-    job: &Job<'_>,
-    command: &Command,
-    sandbox: &mut Sandbox,
-) -> Result<Exited, CallError> {
+fn attended(job: &Job<'_>, command: &Command, sandbox: &mut Sandbox) -> Result<Exited, CallError> {
     let (stdin, stdout) = (io::stdin(), io::stdout());
     let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
     let source = match job.input {
@@ -172,11 +168,9 @@ fn attended(
         Some(_) => Tty::Follows(stdout.as_fd()),
     };
     // Signals are ours before the terminal is raw: none can end us in between.
-    let mut streams =
-        Streams::new(&mut out, &mut err, source, tty).map_err(CallError::Local)?;
-    let is_raw = job.input == Wants::Input
-        && command.tty.is_some()
-        && terminal::is_terminal(stdin.as_fd());
+    let mut streams = Streams::new(&mut out, &mut err, source, tty).map_err(CallError::Local)?;
+    let is_raw =
+        job.input == Wants::Input && command.tty.is_some() && terminal::is_terminal(stdin.as_fd());
     let raw = if is_raw { RawMode::enter(stdin.as_fd()).ok() } else { None };
     let ended = sandbox.channel()?.exec(command, &mut streams);
     drop(raw);
@@ -215,11 +209,7 @@ fn code(end: End) -> u8 {
     }
 }
 
-fn not_run(
-    error: CallError,
-    command: &Command,
-    output: &Output,
-) -> Result<Outcome, CommandError> {
+fn not_run(error: CallError, command: &Command, output: &Output) -> Result<Outcome, CommandError> {
     let program = command.argv.first().map_or(OsStr::new(""), OsString::as_os_str);
     let program = safe(&program.to_string_lossy());
     let code = match error.failure().map(|failure| failure.code) {

@@ -166,8 +166,7 @@ fn copy(
                 Trees::Refuse => Depth::One,
             };
             let (source_place, target_place) = (pen.place(&source), pen.place(&target));
-            let copied =
-                pen.channel.copy(source_place, target_place, depth, OnExisting::Replace);
+            let copied = pen.channel.copy(source_place, target_place, depth, OnExisting::Replace);
             return copied.map_err(failed("copy", &source));
         }
         (None, Some(target)) => {
@@ -186,10 +185,8 @@ fn copy(
     meter.end(output);
     let progress = done?;
     if progress.passed_over > 0 {
-        output.note(&format!(
-            "note: {} links or special files were left out",
-            progress.passed_over
-        ));
+        output
+            .note(&format!("note: {} links or special files were left out", progress.passed_over));
     }
     Ok(())
 }

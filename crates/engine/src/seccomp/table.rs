@@ -105,6 +105,21 @@ pub const GROUPS: &[Group] = &[
         calls: calls![SYS_socketpair],
     },
     Group {
+        name: "process 1 by number",
+        why: "process 1 has the user of its commands, so the kernel would let them pin it to a processor \
+              or take its limits away; a process may arrange itself and others, but not that one",
+        rule: Rule::Cases { cases: &[refuse(&[equals(0, 1)])], otherwise: Verdict::Allow },
+        calls: calls![
+            SYS_sched_setaffinity SYS_sched_setscheduler SYS_sched_setparam SYS_sched_setattr SYS_prlimit64
+        ],
+    },
+    Group {
+        name: "priorities of process 1",
+        why: "the same for calls that name the process second",
+        rule: Rule::Cases { cases: &[refuse(&[equals(1, 1)])], otherwise: Verdict::Allow },
+        calls: calls![SYS_setpriority SYS_ioprio_set],
+    },
+    Group {
         name: "device control",
         why: "typing into somebody's terminal (TIOCSTI, TIOCLINUX), taking over the console and changing a \
               line's discipline, which loads modules, are no business of a command",
@@ -273,10 +288,10 @@ pub const GROUPS: &[Group] = &[
             SYS_rt_sigaction SYS_rt_sigprocmask SYS_rt_sigpending SYS_rt_sigqueueinfo SYS_rt_tgsigqueueinfo
             SYS_rt_sigreturn SYS_rt_sigsuspend SYS_rt_sigtimedwait SYS_sigaltstack SYS_pidfd_open
             SYS_pidfd_send_signal SYS_getpid SYS_getppid SYS_gettid SYS_getpgid SYS_setpgid SYS_getsid SYS_setsid
-            SYS_set_tid_address SYS_prctl SYS_getrusage SYS_prlimit64 SYS_getrlimit SYS_setrlimit SYS_getpriority
-            SYS_setpriority SYS_ioprio_get SYS_ioprio_set SYS_sched_yield SYS_sched_getaffinity
-            SYS_sched_setaffinity SYS_sched_getparam SYS_sched_setparam SYS_sched_getscheduler
-            SYS_sched_setscheduler SYS_sched_getattr SYS_sched_setattr SYS_sched_get_priority_max
+            SYS_set_tid_address SYS_prctl SYS_getrusage SYS_getrlimit SYS_setrlimit SYS_getpriority
+            SYS_ioprio_get SYS_sched_yield SYS_sched_getaffinity
+            SYS_sched_getparam SYS_sched_getscheduler
+            SYS_sched_getattr SYS_sched_get_priority_max
             SYS_sched_get_priority_min SYS_sched_rr_get_interval SYS_getcpu SYS_uname SYS_sysinfo SYS_getrandom
         ],
     },

@@ -45,8 +45,7 @@ fn ask(docker: &str, rootfs: Option<&str>, offer: &Offer) -> Result<NativePen, V
     let scope = ScopeKey::new(sandbox.scope.value, &session);
     let name = scope.container_name(sandbox.scope.value, &docker.container_prefix.value);
     let identity = Identity { name, scope, created_at_ms: 0, fingerprint: None };
-    let policy =
-        BindPolicy::resolve(docker, &["/ws"], &KnownPlaces::default(), &Directory);
+    let policy = BindPolicy::resolve(docker, &["/ws"], &KnownPlaces::default(), &Directory);
     let spec = ContainerSpec::locked_down(identity, &layout, docker.image.clone())
         .configured(docker, &Filter::except_credentials())
         .build(&policy, &Directory)

@@ -10,9 +10,10 @@ use clawpen_wire::supervisor::{Event, Hello, Request, Welcome};
 
 use super::super::{Channel, Patience, Ready, Transport, Wish};
 
-/// Patience for tests that wait in vain.
+/// Patience for tests that wait in vain: short, but long enough that a busy machine does not make
+/// the others wait in vain too.
 pub(super) const QUICK: Patience =
-    Patience { answer: Duration::from_millis(2), work: Duration::from_millis(2) };
+    Patience { answer: Duration::from_millis(500), work: Duration::from_millis(500) };
 
 #[derive(Debug)]
 enum Step {
