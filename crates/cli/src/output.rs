@@ -48,8 +48,11 @@ impl Output {
         let _ = writeln!(self.stderr.lock(), "{text}");
     }
 
-    /// Redraws the one line that says how far something is; a blank one clears it.
+    /// Redraws the one line that says how far something is, on a terminal; a blank one clears it.
     pub(crate) fn status(&self, text: &str) {
+        if !self.stderr.is_terminal() {
+            return;
+        }
         // Progress that cannot be shown is no loss.
         let mut stderr = self.stderr.lock();
         let _ = write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush());

@@ -85,6 +85,24 @@ impl Channel {
         })
     }
 
+    /// The same, with something else to do while the supervisor looks: it needs a millisecond to
+    /// start its observer.
+    pub fn facts_meanwhile<T>(
+        &mut self,
+        job: impl FnOnce() -> T,
+    ) -> Result<(FactsReport, T), CallError> {
+        self.run(|link, channel| {
+            link.queue(channel, &Request::Facts)?;
+            link.send()?;
+            let done = job();
+            let deadline = link.soon();
+            match link.answer(channel, deadline)? {
+                Event::FactsReport(report) => Ok((*report, done)),
+                other => Err(error::unexpected(&other)),
+            }
+        })
+    }
+
     /// Closes process 1 to observers and opens the sandbox to commands and files.
     pub fn seal(&mut self) -> Result<(), CallError> {
         self.ask(&Request::Seal, done)

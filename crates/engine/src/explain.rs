@@ -16,7 +16,7 @@ use clawpen_rules::tool_policy::{self, AllowReason, Layers, ToolPlacement, Verdi
 use clawpen_wire::explain as wire;
 
 use crate::config_store::Store;
-use crate::host_files::RealFiles;
+use crate::host_files::OneLook;
 use crate::known_places;
 use crate::session_store;
 
@@ -47,7 +47,7 @@ pub fn explain(store: &Store, question: &Question<'_>) -> Result<Explanation, Qu
     let flags = ExplainFlags { agent: question.agent, session: question.session };
     let session = session::resolve_for_explain(config, flags)?;
     let facts = facts(store, configs, &session, question.channels)?;
-    Ok(explain::explain(configs, session, &facts, &RealFiles)?)
+    Ok(explain::explain(configs, session, &facts, &OneLook::default())?)
 }
 
 fn facts(

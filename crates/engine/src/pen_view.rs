@@ -38,7 +38,8 @@ const SYSTEM: &[&str] = &["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 /// Private memory in every pen, whatever the config lists.
 const MEMORY: &[&str] = &["/tmp", "/var/tmp", "/run", "/dev/shm"];
-/// They show or change the host: its memory, keys, timers, symbols; what the kernel does on a key.
+/// Open to everyone, and of the whole host: its memory, keys, timers, symbols; what the kernel does
+/// on a key. What only the host's root may read is shut anyway: no id of a pen is his.
 const MASKED: &[&str] = &[
     "/proc/kcore",
     "/proc/keys",
@@ -46,15 +47,11 @@ const MASKED: &[&str] = &[
     "/proc/timer_list",
     "/proc/sched_debug",
     "/proc/kallsyms",
-    "/proc/kpagecount",
-    "/proc/kpageflags",
     "/proc/latency_stats",
     "/proc/sysrq-trigger",
-    "/proc/acpi",
-    "/proc/scsi",
 ];
-/// Settings of the kernel: to be read only.
-const READ_ONLY: &[&str] = &["/proc/sys", "/proc/fs", "/proc/irq", "/proc/bus"];
+/// Settings of the kernel, some of which belong to the pen's own network: to be read only.
+const READ_ONLY: &[&str] = &["/proc/sys"];
 /// Entries of an unpacked image that the pen brings itself.
 const OURS: &[&str] = &["proc", "sys", "dev", "tmp", "run", "etc", "home", "root", "boot"];
 

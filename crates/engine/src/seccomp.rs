@@ -13,6 +13,8 @@
 mod program;
 mod table;
 
+use std::sync::LazyLock;
+
 pub use program::{Instruction, Program};
 pub use table::{GROUPS, Group};
 
@@ -62,9 +64,10 @@ pub struct Call {
 /// What a call that no group names comes to.
 pub const UNKNOWN: Verdict = Verdict::Errno(table::ENOSYS);
 
-/// The filter of every command, as the kernel takes it.
-pub fn workload() -> Program {
-    Program::compile(GROUPS)
+/// The filter of every command, as the kernel takes it. Compiled once per process.
+pub fn workload() -> &'static Program {
+    static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::compile(GROUPS));
+    &PROGRAM
 }
 
 #[cfg(test)]

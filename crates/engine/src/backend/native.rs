@@ -218,13 +218,11 @@ fn start(request: &Request<'_>) -> Result<Pen, StartFailure> {
     let mut running =
         Running { pid: made.pid, pidfd: made.pidfd, leaf, lifetime: Lifetime::UntilDisconnect };
     let mut channel = Channel::connect(made.stream, running.pid)?;
-    let outside = facts::outside(running.pid, cgroup)?;
-    let report = channel.facts().map_err(StartFailure::Report)?;
-    let observed = Observed {
-        host_namespaces: facts::own_namespaces()?,
-        outside: Some(outside),
-        inside: facts::inside(&report)?,
-    };
+    let look = || Ok((facts::outside(running.pid, cgroup)?, facts::own_namespaces()?));
+    let (report, looked) = channel.facts_meanwhile(look).map_err(StartFailure::Report)?;
+    let (outside, host_namespaces) = looked.map_err(StartFailure::Observe)?;
+    let inside = facts::inside(&report)?;
+    let observed = Observed { host_namespaces, outside: Some(outside), inside };
     let facts = rules_facts::decide(&asked, &observed).map_err(StartFailure::Facts)?;
     channel.seal().map_err(StartFailure::Report)?;
     if let Some(script) = request.pen.setup() {

@@ -12,8 +12,6 @@ use super::host::{Found, Host, ViewError};
 /// whom TLS trusts.
 const FROM_HOST: &[&str] = &[
     "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
     "alternatives",
     "ssl/certs",
     "ssl/openssl.cnf",
@@ -24,7 +22,6 @@ const FROM_HOST: &[&str] = &[
     "debian_version",
     "localtime",
     "timezone",
-    "mime.types",
     "protocols",
     "services",
 ];

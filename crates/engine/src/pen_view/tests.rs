@@ -1,1 +1,3 @@
+//! What a pen sees of the host, by table.
+
 

@@ -11,6 +11,9 @@ use crate::native::ids::Range;
 use crate::native::{Bound, Rlimit};
 use crate::posix;
 
+/// One of the limits that a control group keeps.
+type Pick = fn(CgroupLimits) -> Option<u64>;
+
 /// The standard streams: all a command has open at its start.
 const STREAMS: [u32; 3] = [0, 1, 2];
 
@@ -295,7 +298,7 @@ impl Table<'_> {
         }
         let asked = self.asked.cgroup;
         let seen = self.observed.outside.as_ref().and_then(|seen: &Outside| seen.cgroup);
-        let rows: [(&'static str, fn(CgroupLimits) -> Option<u64>); 3] = [
+        let rows: [(&str, Pick); 3] = [
             ("memory", |limits| limits.memory),
             ("pids", |limits| limits.pids),
             ("cpu", |limits| limits.cpu_millis),

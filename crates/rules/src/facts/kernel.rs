@@ -165,15 +165,12 @@ fn unescape(text: &str) -> String {
             let digits = std::str::from_utf8(digits).ok()?;
             u8::from_str_radix(digits, 8).ok()
         });
-        match octal {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = tail.get(3..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(first);
-                rest = tail;
-            }
+        if let Some(byte) = octal {
+            bytes.push(byte);
+            rest = tail.get(3..).unwrap_or_default();
+        } else {
+            bytes.push(first);
+            rest = tail;
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()

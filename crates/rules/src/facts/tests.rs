@@ -1,3 +1,5 @@
+//! What was asked beside what was seen, and each difference that must stop a start.
+
 use super::*;
 use crate::native::Bound;
 use kernel::{Capabilities, KernelText};

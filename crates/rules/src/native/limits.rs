@@ -148,7 +148,7 @@ impl RlimitKind {
 
 pub(super) fn decide(
     docker: &DockerConfig,
-    offer: &Offer,
+    offer: Offer,
     refused: &mut Vec<KeyRefused>,
 ) -> Limits {
     let asked = positive(docker.pids_limit.as_ref()).map(|(number, _)| whole(number));
@@ -218,7 +218,7 @@ fn amount(
 /// Memory and swap together; `-1` asks for no limit of swap, which is what there is without it.
 fn swap(
     docker: &DockerConfig,
-    offer: &Offer,
+    offer: Offer,
     memory: Option<u64>,
     refused: &mut Vec<KeyRefused>,
 ) -> Option<u64> {

@@ -1,3 +1,5 @@
+//! What each key means on a native pen, by table.
+
 use super::limits::{Bound, Keeper};
 use super::names::Programs;
 use super::*;
