@@ -50,6 +50,12 @@ pub fn listen(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Makes the caller the one whom [`peer`] shows to everyone who connects from now on: the kernel notes
+/// who called listen last. For a process that was handed a listening socket.
+pub fn listen_again(listener: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::net::listen(listener, BACKLOG)?)
+}
+
 /// Connects to `name` in an open directory. Needs `/proc`.
 pub fn connect(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     let socket = stream()?;
