@@ -1,3 +1,1 @@
 //! What a pen sees of the host, by table.
-
-

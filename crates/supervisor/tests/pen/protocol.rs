@@ -158,3 +158,14 @@ fn shutdown_is_answered_and_obeyed() {
     pen.host.call(Request::Shutdown, |event| assert_eq!(*event, Event::Done));
     pen.wait_for_end();
 }
+
+#[test]
+fn whoever_connects_sees_process_1_at_the_other_end() {
+    for &maker in crate::makers() {
+        let pen = Pen::new(maker);
+        let stream =
+            std::os::unix::net::UnixStream::connect(pen.directory.path().join("s")).unwrap();
+        let peer = clawpen_os::sockets::peer(std::os::fd::AsFd::as_fd(&stream)).unwrap();
+        assert_eq!(peer.pid, pen.pid);
+    }
+}
