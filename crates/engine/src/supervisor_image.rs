@@ -165,7 +165,17 @@ fn reap(maker: &Child) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use clawpen_wire::pen::{
+        BindOwner, Credentials, FileRoot, IdPlan, IdRange, IdWriter, LandlockAccess, LandlockPlan,
+        LandlockRule, Lifetime, MakePlan, MountFlags, MountStep, Namespaces, Network, RootAccess,
+        ServeCaps, ServePlan, Submounts,
+    };
+    use clawpen_wire::supervisor::{End, EnvVar, Place, StdinMode};
+
     use super::*;
+    use crate::channel::{Captured, Channel, Command, WriteOptions};
 
     #[test]
     fn the_supervisor_is_embedded_static_and_small() {
@@ -180,26 +190,123 @@ mod tests {
 
     #[test]
     fn a_spec_without_a_plan_is_refused_with_the_makers_words() {
-        use clawpen_wire::pen::{Credentials, LandlockPlan, Lifetime, ServeCaps, ServePlan};
-        let serve = ServePlan {
-            lifetime: Lifetime::UntilDisconnect,
-            user: Credentials { uid: 1000, gid: 1000, groups: Vec::new() },
-            workdir: "/".into(),
-            env: Vec::new(),
-            rlimits: Vec::new(),
-            umask: 0o022,
-            seccomp: vec![0x06, 0, 0, 0, 0, 0, 0xff, 0x7f],
-            landlock: LandlockPlan { lowest_abi: 0, rules: Vec::new(), tcp: true },
-            roots: Vec::new(),
-            caps: ServeCaps::default(),
-        };
-        let directory = tempfile::tempdir().unwrap();
-        let place = clawpen_os::beneath::open_root(directory.path()).unwrap();
-        let listener = sockets::listen(place.as_fd(), "s".as_ref()).unwrap();
-        let refused = start_pen(&PenSpec { make: None, serve }, listener.as_fd()).unwrap_err();
+        let (_directory, listener) = listener();
+        let spec = PenSpec { make: None, ..spec() };
+        let refused = start_pen(&spec, listener.as_fd()).unwrap_err();
         assert_eq!(
             refused.to_string(),
             "the pen cannot be made: the pen spec does not say how to make a pen"
         );
+    }
+
+    #[test]
+    fn a_pen_from_the_embedded_supervisor_answers_over_the_channel() {
+        let (directory, listener) = listener();
+        let process_one = start_pen(&spec(), listener.as_fd()).unwrap();
+        let stream = UnixStream::connect(directory.path().join("s")).unwrap();
+        let first_process = u32::try_from(process_one.pid.get()).unwrap();
+        let mut channel = Channel::connect(stream, first_process).unwrap();
+        let facts = channel.facts().unwrap();
+        assert_eq!(facts.workload.descriptors, [0, 1, 2]);
+        channel.seal().unwrap();
+
+        let mut captured = Captured::new(1000).with_input(b"through and back".to_vec());
+        let cat = Command { stdin: StdinMode::Pipe, ..Command::new(["cat"]) };
+        let exited = channel.exec(&cat, &mut captured).unwrap();
+        assert_eq!(
+            (exited.end, captured.stdout.as_slice()),
+            (End::Code(0), &b"through and back"[..])
+        );
+
+        let place = || Place::Below { root: 0, path: "file".into() };
+        let contents: Vec<u8> = (0..=255).cycle().take(1_000_000).collect();
+        let written =
+            channel.write(place(), WriteOptions::default(), &mut contents.as_slice()).unwrap();
+        assert_eq!((written.bytes, written.created), (1_000_000, true));
+        let mut read = Vec::new();
+        channel.read(place(), 0, u64::MAX, &mut read).unwrap();
+        assert_eq!(read, contents);
+        assert_eq!(channel.hash(place()).unwrap().size, 1_000_000);
+
+        let started = channel.start(&Command::new(["echo", "kept"]), 1000).unwrap();
+        let mut kept = Captured::new(1000);
+        channel.attach(started.process, 0, StdinMode::Null, &mut kept).unwrap();
+        assert_eq!(kept.stdout, b"kept\n");
+        assert_eq!(channel.processes().unwrap().len(), 1);
+
+        channel.shutdown().unwrap();
+        let ended = [(process_one.pidfd.as_fd(), Interest::Read)];
+        assert!(!events::poll(&ended, Some(PATIENCE)).unwrap().is_empty());
+    }
+
+    fn listener() -> (tempfile::TempDir, OwnedFd) {
+        let directory = tempfile::tempdir().unwrap();
+        let place = clawpen_os::beneath::open_root(directory.path()).unwrap();
+        let listener = sockets::listen(place.as_fd(), "s".as_ref()).unwrap();
+        (directory, listener)
+    }
+
+    /// The least that commands run in, for whoever runs the tests.
+    fn spec() -> PenSpec {
+        let me = process::identity().unwrap();
+        let (writer, outside) = match me.uid {
+            0 => (IdWriter::Direct, 0x7000_0000),
+            _ => (IdWriter::Single, me.uid),
+        };
+        let ids = |outside| vec![IdRange { inside: 1000, outside, count: 1 }];
+        let gid = if me.uid == 0 { outside } else { me.gid };
+        let flags = MountFlags { bits: MountFlags::READ_ONLY };
+        let bind = |path: &str| MountStep::Bind {
+            source: path.into(),
+            target: path.into(),
+            flags,
+            submounts: Submounts::Leave,
+            owner: BindOwner::AsIs,
+        };
+        let mut root = vec![bind("/usr"), MountStep::Proc { target: "/proc".into() }];
+        root.push(MountStep::Device { source: "/dev/null".into(), target: "/dev/null".into() });
+        root.push(MountStep::Tmpfs {
+            target: "/work".into(),
+            size: 1 << 22,
+            inodes: 0,
+            permissions: 0o755,
+            flags: MountFlags::NONE,
+        });
+        for name in ["/bin", "/lib", "/lib64"] {
+            root.push(match std::fs::read_link(name) {
+                Ok(to) => MountStep::Symlink { target: name.into(), to },
+                Err(_) => bind(name),
+            });
+        }
+        let make = MakePlan {
+            hostname: "pen".into(),
+            namespaces: Namespaces::ALL,
+            ids: IdPlan { writer, uids: ids(outside), gids: ids(gid) },
+            root,
+            network: Network::None,
+            cgroups: Vec::new(),
+        };
+        let serve = ServePlan {
+            lifetime: Lifetime::UntilDisconnect,
+            user: Credentials { uid: 1000, gid: 1000, groups: Vec::new() },
+            workdir: "/work".into(),
+            env: vec![EnvVar { name: "PATH".into(), value: "/usr/bin:/bin".into() }],
+            rlimits: Vec::new(),
+            umask: 0o022,
+            // One instruction: allow everything.
+            seccomp: vec![0x06, 0, 0, 0, 0, 0, 0xff, 0x7f],
+            landlock: LandlockPlan {
+                lowest_abi: 0,
+                rules: vec![LandlockRule {
+                    path: "/".into(),
+                    access: LandlockAccess::Full,
+                    optional: false,
+                }],
+                tcp: true,
+            },
+            roots: vec![FileRoot { path: "/work".into(), access: RootAccess::Write }],
+            caps: ServeCaps::default(),
+        };
+        PenSpec { make: Some(Box::new(make)), serve }
     }
 }

@@ -50,8 +50,8 @@ pub fn listen(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Listens once more on a socket that somebody else bound: who connects is shown the process that
-/// called this last as its peer.
+/// Makes the caller the one whom [`peer`] shows to everyone who connects from now on: the kernel notes
+/// who called listen last. For a process that was handed a listening socket.
 pub fn listen_again(listener: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::net::listen(listener, BACKLOG)?)
 }

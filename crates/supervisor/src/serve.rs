@@ -82,6 +82,8 @@ impl Server {
             .step("take signals as a descriptor")?;
         let epoll = Epoll::new().step("make an epoll set")?;
         events::set_nonblocking(listener.as_fd()).step("make the listener non-blocking")?;
+        // The socket may be inherited: whoever connects must see this process at the other end.
+        sockets::listen_again(listener.as_fd()).step("listen")?;
         epoll
             .add(listener.as_fd(), Token::Listener.number(), Interest::Read)
             .and_then(|()| epoll.add(signals.as_fd(), Token::Signals.number(), Interest::Read))
@@ -221,6 +223,11 @@ impl Server {
                 self.hear(id);
                 if let Some(command) = self.commands.get_mut(&id) {
                     command.shim_ended();
+                    if command.pid == 0 {
+                        // Killed before it could say a word. The command may have run, so the host
+                        // hears that it did; its number nobody knows.
+                        self.tell_start(id);
+                    }
                 }
             }
         }

@@ -2,21 +2,29 @@
 //!
 //! As root, every test that says `makers()` makes its pen twice: once as root, once as an ordinary user.
 
+#[cfg(test)]
 #[path = "pen/harness.rs"]
 mod harness;
 
+#[cfg(test)]
 #[path = "pen/background.rs"]
 mod background;
+#[cfg(test)]
 #[path = "pen/commands.rs"]
 mod commands;
+#[cfg(test)]
 #[path = "pen/confinement.rs"]
 mod confinement;
+#[cfg(test)]
+#[path = "pen/container.rs"]
+mod container;
+#[cfg(test)]
 #[path = "pen/files.rs"]
 mod files;
+#[cfg(test)]
 #[path = "pen/protocol.rs"]
 mod protocol;
-#[path = "pen/speed.rs"]
-mod speed;
+#[cfg(test)]
 #[path = "pen/trees.rs"]
 mod trees;
 

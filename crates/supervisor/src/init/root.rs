@@ -102,8 +102,8 @@ impl Builder<'_> {
 
     fn directory(&self, target: &Path, permissions: u32) -> Result<(), Failure> {
         let make = || format!("make the directory `{}`", target.display());
-        let made = beneath::make_directories(self.root(), target, 0o755).step_with(make)?;
-        beneath::set_mode(made.as_fd(), permissions & 0o1777).step_with(make)
+        let directory = beneath::make_directories(self.root(), target, 0o755).step_with(make)?;
+        beneath::set_mode(directory.as_fd(), permissions & 0o1777).step_with(make)
     }
 
     fn tmpfs(

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use clawpen_wire::supervisor::{
-    End, EnvVar, EnvironmentBase, ErrorCode, Event, Exec, ExecOutput, Reach, Request, Signal, StderrMode, StdinMode,
-    TtySize, limits,
+    End, EnvVar, EnvironmentBase, ErrorCode, Event, Exec, ExecOutput, Reach, Request, Signal,
+    StderrMode, StdinMode, TtySize, limits,
 };
 
 use crate::harness::{Pen, exec, sh};
@@ -16,7 +16,10 @@ fn a_command_runs_as_the_pens_user_and_says_how_it_ended() {
         let mut pen = Pen::new(maker);
         assert_eq!(pen.host.shell("id -u; id -g; pwd; hostname"), "1000\n1000\n/work\npen\n");
         let ran = pen.host.run(sh("echo out; echo err >&2; exit 7")).unwrap();
-        assert_eq!((ran.text().as_str(), ran.err.as_slice(), ran.end()), ("out\n", &b"err\n"[..], End::Code(7)));
+        assert_eq!(
+            (ran.text().as_str(), ran.err.as_slice(), ran.end()),
+            ("out\n", &b"err\n"[..], End::Code(7))
+        );
         assert!(ran.pid > 1);
         let ran = pen.host.run(sh("kill -SEGV $$")).unwrap();
         assert_eq!(ran.end(), End::Signal(11));
@@ -33,7 +36,11 @@ fn what_cannot_be_started_says_why() {
     check(&mut pen, exec(&["/work"]), ErrorCode::NotExecutable);
     check(&mut pen, exec(&[]), ErrorCode::Invalid);
     check(&mut pen, exec(&[""]), ErrorCode::Invalid);
-    check(&mut pen, Exec { cwd: Some("/nowhere".into()), ..exec(&["true"]) }, ErrorCode::WorkingDirectory);
+    check(
+        &mut pen,
+        Exec { cwd: Some("/nowhere".into()), ..exec(&["true"]) },
+        ErrorCode::WorkingDirectory,
+    );
     check(&mut pen, Exec { cwd: Some("work".into()), ..exec(&["true"]) }, ErrorCode::Invalid);
     let odd = EnvVar { name: "A=B".into(), value: "c".into() };
     check(&mut pen, Exec { env: vec![odd], ..exec(&["true"]) }, ErrorCode::Invalid);
@@ -87,14 +94,18 @@ fn input_is_streamed_and_ends() {
 
 #[test]
 fn more_input_than_credit_breaks_the_connection_only() {
-    let mut pen = Pen::with(any_maker(), |spec| spec.serve.lifetime = clawpen_wire::pen::Lifetime::Persistent);
+    let mut pen = Pen::with(any_maker(), |spec| {
+        spec.serve.lifetime = clawpen_wire::pen::Lifetime::Persistent;
+    });
     let channel = pen.host.channel();
-    pen.host.send(channel, &Request::Exec(Exec { stdin: StdinMode::Pipe, ..exec(&["sleep", "1000"]) }));
+    pen.host
+        .send(channel, &Request::Exec(Exec { stdin: StdinMode::Pipe, ..exec(&["sleep", "1000"]) }));
     for _ in 0..8 {
         pen.host.send_raw(&{
             let mut bytes = Vec::new();
             let piece = vec![b'x'; 128 * 1024];
-            clawpen_wire::supervisor::frame::append(&mut bytes, channel, &Request::Stdin(&piece)).unwrap();
+            clawpen_wire::supervisor::frame::append(&mut bytes, channel, &Request::Stdin(&piece))
+                .unwrap();
             bytes
         });
     }
@@ -107,7 +118,8 @@ fn more_input_than_credit_breaks_the_connection_only() {
 fn output_stops_without_credit_and_goes_on_with_it() {
     let mut pen = Pen::new(any_maker());
     let channel = pen.host.channel();
-    let exec = Exec { output: ExecOutput::Stream { window: 1000 }, ..sh("head -c 1000000 /dev/zero") };
+    let exec =
+        Exec { output: ExecOutput::Stream { window: 1000 }, ..sh("head -c 1000000 /dev/zero") };
     pen.host.send(channel, &Request::Exec(exec));
     let mut got = 0;
     while got < 1000 {
@@ -141,7 +153,10 @@ fn endless_output_neither_fills_memory_nor_keeps_others_waiting() {
     pen.host.send(channel, &Request::Exec(exec(&["yes"])));
     let mut got = 0_usize;
     while got < 3 * 1024 * 1024 {
-        got += pen.host.next(|_, event| if let Event::Output(output) = event { output.bytes.len() } else { 0 });
+        got +=
+            pen.host.next(
+                |_, event| if let Event::Output(output) = event { output.bytes.len() } else { 0 },
+            );
     }
     pen.host.send(channel, &Request::Signal(Signal { signal: 9, reach: Reach::Tree }));
     // The window was never widened, so there is an end to what still comes.
@@ -175,7 +190,10 @@ fn a_terminal_has_a_size_echoes_and_ends() {
     for &maker in makers() {
         let mut pen = Pen::new(maker);
         let tty = Some(TtySize { rows: 30, columns: 101 });
-        let ran = pen.host.run(Exec { tty, ..sh("test -t 0 && test -t 1 && test -t 2 && stty size && tty") }).unwrap();
+        let ran = pen
+            .host
+            .run(Exec { tty, ..sh("test -t 0 && test -t 1 && test -t 2 && stty size && tty") })
+            .unwrap();
         assert_eq!(ran.text(), "30 101\r\n/dev/pts/0\r\n");
 
         let channel = pen.host.channel();
@@ -207,7 +225,8 @@ fn a_terminal_has_a_size_echoes_and_ends() {
         assert_eq!((rest.as_str(), end), ("11 22\r\n", End::Code(3)));
 
         let channel = pen.host.channel();
-        pen.host.send(channel, &Request::Exec(Exec { tty, stdin: StdinMode::Pipe, ..exec(&["cat"]) }));
+        pen.host
+            .send(channel, &Request::Exec(Exec { tty, stdin: StdinMode::Pipe, ..exec(&["cat"]) }));
         pen.host.send(channel, &Request::Stdin(b"hello\n"));
         pen.host.send(channel, &Request::StdinEof);
         let ran = pen.host.finish(channel).unwrap();
@@ -219,15 +238,26 @@ fn a_terminal_has_a_size_echoes_and_ends() {
 fn a_time_out_kills_and_says_so() {
     let mut pen = Pen::new(any_maker());
     let started = Instant::now();
-    let ran = pen.host.run(Exec { timeout_ms: 100, ..sh("trap '' TERM INT HUP; while :; do sleep 100; done") }).unwrap();
+    let ran = pen
+        .host
+        .run(Exec { timeout_ms: 100, ..sh("trap '' TERM INT HUP; while :; do sleep 100; done") })
+        .unwrap();
     assert_eq!((ran.end(), ran.exited.unwrap().timed_out), (End::Signal(9), true));
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
 
-    let polite = Exec { timeout_ms: 100, grace_ms: 10_000, ..sh("trap 'echo bye; exit 5' TERM; while :; do sleep 0.02; done") };
+    let polite = Exec {
+        timeout_ms: 100,
+        grace_ms: 10_000,
+        ..sh("trap 'echo bye; exit 5' TERM; while :; do sleep 0.02; done")
+    };
     let ran = pen.host.run(polite).unwrap();
-    assert_eq!((ran.text().as_str(), ran.end(), ran.exited.unwrap().timed_out), ("bye\n", End::Code(5), true));
+    assert_eq!(
+        (ran.text().as_str(), ran.end(), ran.exited.unwrap().timed_out),
+        ("bye\n", End::Code(5), true)
+    );
 
-    let deaf = Exec { timeout_ms: 100, grace_ms: 100, ..sh("trap '' TERM; while :; do sleep 100; done") };
+    let deaf =
+        Exec { timeout_ms: 100, grace_ms: 100, ..sh("trap '' TERM; while :; do sleep 100; done") };
     let ran = pen.host.run(deaf).unwrap();
     assert_eq!((ran.end(), ran.exited.unwrap().timed_out), (End::Signal(9), true));
 }
@@ -236,7 +266,12 @@ fn a_time_out_kills_and_says_so() {
 fn a_signal_reaches_the_first_process() {
     let mut pen = Pen::new(any_maker());
     let channel = pen.host.channel();
-    pen.host.send(channel, &Request::Exec(sh("trap 'echo got; exit 4' USR1; echo ready; while :; do sleep 0.02; done")));
+    pen.host.send(
+        channel,
+        &Request::Exec(sh(
+            "trap 'echo got; exit 4' USR1; echo ready; while :; do sleep 0.02; done",
+        )),
+    );
     let mut ready = false;
     while !ready {
         ready = pen.host.next(|_, event| matches!(event, Event::Output(_)));
@@ -257,7 +292,10 @@ fn a_signal_reaches_the_first_process() {
 #[test]
 fn usage_covers_what_the_command_started() {
     let mut pen = Pen::new(any_maker());
-    let ran = pen.host.run(sh("sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done' & wait")).unwrap();
+    let ran = pen
+        .host
+        .run(sh("sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done' & wait"))
+        .unwrap();
     let usage = ran.exited.unwrap().usage;
     assert!(usage.user_us > 10_000, "{usage:?}");
     assert!(usage.max_rss_kib > 500, "{usage:?}");

@@ -3,8 +3,8 @@
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
 use clawpen_wire::supervisor::{
-    Copy, Depth, ErrorCode, Event, FileKind, Hash, Links, List, Listing, Mkdir, OnExisting, Parents, Place, Read,
-    Remove, Rename, Request, Stat, WriteMode, WriteOpen, limits,
+    Copy, Depth, ErrorCode, Event, FileKind, Hash, Links, List, Listing, Mkdir, OnExisting,
+    Parents, Place, Read, Remove, Rename, Request, Stat, WriteMode, WriteOpen, limits,
 };
 
 use crate::harness::{Host, Pen, below};
@@ -14,7 +14,12 @@ fn read(host: &mut Host, place: Place) -> Result<Vec<u8>, ErrorCode> {
     read_range(host, place, 0, u64::MAX)
 }
 
-fn read_range(host: &mut Host, place: Place, offset: u64, length: u64) -> Result<Vec<u8>, ErrorCode> {
+fn read_range(
+    host: &mut Host,
+    place: Place,
+    offset: u64,
+    length: u64,
+) -> Result<Vec<u8>, ErrorCode> {
     let channel = host.channel();
     host.send(channel, &Request::Read(Read { place, offset, length, window: 300_000 }));
     let mut all = Vec::new();
@@ -35,7 +40,13 @@ fn read_range(host: &mut Host, place: Place, offset: u64, length: u64) -> Result
     }
 }
 
-fn write(host: &mut Host, path: &str, mode: WriteMode, parents: Parents, contents: &[u8]) -> Result<bool, ErrorCode> {
+fn write(
+    host: &mut Host,
+    path: &str,
+    mode: WriteMode,
+    parents: Parents,
+    contents: &[u8],
+) -> Result<bool, ErrorCode> {
     let channel = host.channel();
     let open = WriteOpen { place: below(path), mode, parents, permissions: 0o666 };
     host.send(channel, &Request::WriteOpen(open));
@@ -43,7 +54,7 @@ fn write(host: &mut Host, path: &str, mode: WriteMode, parents: Parents, content
     for piece in contents.chunks(100_000) {
         while credit < piece.len() {
             credit += host.next(|_, event| match event {
-                Event::Credit(more) => *more as usize,
+                Event::Credit(given) => *given as usize,
                 other => panic!("{other:?}"),
             });
         }
@@ -86,13 +97,23 @@ fn what_is_written_is_read_back() {
         let big: Vec<u8> = (0..=255).cycle().take(3_000_000).collect();
         assert_eq!(replace(&mut pen.host, "big", &big), Ok(true));
         assert_eq!(read(&mut pen.host, below("big")).as_deref(), Ok(big.as_slice()));
-        assert_eq!(read_range(&mut pen.host, below("big"), 2_999_990, 100).unwrap(), big[2_999_990..]);
+        assert_eq!(
+            read_range(&mut pen.host, below("big"), 2_999_990, 100).unwrap(),
+            big[2_999_990..]
+        );
         assert_eq!(read_range(&mut pen.host, below("big"), 256, 3).unwrap(), [0, 1, 2]);
         assert_eq!(read_range(&mut pen.host, below("big"), 9_999_999, 3).unwrap(), []);
         assert_eq!(replace(&mut pen.host, "big", b""), Ok(false));
         assert_eq!(read(&mut pen.host, Place::InPen("/work/big".into())).unwrap(), []);
-        assert_eq!(read(&mut pen.host, Place::InPen("/etc/passwd".into())).unwrap(), b"agent:x:1000:1000::/work:/bin/sh\n");
-        assert!(read(&mut pen.host, Place::InPen("/proc/self/status".into())).unwrap().starts_with(b"Name:"));
+        assert_eq!(
+            read(&mut pen.host, Place::InPen("/etc/passwd".into())).unwrap(),
+            b"agent:x:1000:1000::/work:/bin/sh\n"
+        );
+        assert!(
+            read(&mut pen.host, Place::InPen("/proc/self/status".into()))
+                .unwrap()
+                .starts_with(b"Name:")
+        );
     }
 }
 
@@ -102,31 +123,41 @@ fn a_new_file_has_the_umask_and_an_old_one_keeps_its_mode_and_owner() {
     assert_eq!(replace(&mut pen.host, "new", b"1"), Ok(true));
     let new = std::fs::metadata(pen.workspace.join("new")).unwrap();
     assert_eq!(new.mode() & 0o7777, 0o644);
-    std::fs::set_permissions(pen.workspace.join("new"), std::fs::Permissions::from_mode(0o4751)).unwrap();
+    std::fs::set_permissions(pen.workspace.join("new"), std::fs::Permissions::from_mode(0o4751))
+        .unwrap();
     assert_eq!(replace(&mut pen.host, "new", b"2"), Ok(false));
     let old = std::fs::metadata(pen.workspace.join("new")).unwrap();
     assert_eq!((old.mode() & 0o7777, old.uid(), old.gid()), (0o751, new.uid(), new.gid()));
     assert_ne!(old.ino(), new.ino());
     // What may not be written may not be replaced.
-    std::fs::set_permissions(pen.workspace.join("new"), std::fs::Permissions::from_mode(0o444)).unwrap();
+    std::fs::set_permissions(pen.workspace.join("new"), std::fs::Permissions::from_mode(0o444))
+        .unwrap();
     assert_eq!(replace(&mut pen.host, "new", b"3"), Err(ErrorCode::Denied));
     assert_eq!(names(&pen), ["new"]);
 }
 
 fn names(pen: &Pen) -> Vec<String> {
     let entries = std::fs::read_dir(&pen.workspace).unwrap();
-    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
 
 #[test]
 fn nothing_shows_before_the_commit_and_an_abort_leaves_nothing() {
-    let mut pen = Pen::with(any_maker(), |spec| spec.serve.lifetime = clawpen_wire::pen::Lifetime::Persistent);
+    let mut pen = Pen::with(any_maker(), |spec| {
+        spec.serve.lifetime = clawpen_wire::pen::Lifetime::Persistent;
+    });
     replace(&mut pen.host, "file", b"old").unwrap();
     for way in ["abort", "hang up"] {
         let channel = pen.host.channel();
-        let open = WriteOpen { place: below("file"), mode: WriteMode::Replace, parents: Parents::Required, permissions: 0o644 };
+        let open = WriteOpen {
+            place: below("file"),
+            mode: WriteMode::Replace,
+            parents: Parents::Required,
+            permissions: 0o644,
+        };
         pen.host.send(channel, &Request::WriteOpen(open));
         pen.host.send(channel, &Request::WriteChunk(b"new"));
         pen.host.call(Request::Ping, |event| assert_eq!(*event, Event::Done));
@@ -147,15 +178,22 @@ fn nothing_shows_before_the_commit_and_an_abort_leaves_nothing() {
 fn create_append_and_parents_do_what_they_say() {
     let mut pen = Pen::new(any_maker());
     let host = &mut pen.host;
-    assert_eq!(write(host, "a/b/c", WriteMode::Create, Parents::Required, b"1"), Err(ErrorCode::NotFound));
+    assert_eq!(
+        write(host, "a/b/c", WriteMode::Create, Parents::Required, b"1"),
+        Err(ErrorCode::NotFound)
+    );
     assert_eq!(write(host, "a/b/c", WriteMode::Create, Parents::Make, b"1"), Ok(true));
-    assert_eq!(write(host, "a/b/c", WriteMode::Create, Parents::Make, b"2"), Err(ErrorCode::Exists));
+    assert_eq!(
+        write(host, "a/b/c", WriteMode::Create, Parents::Make, b"2"),
+        Err(ErrorCode::Exists)
+    );
     assert_eq!(write(host, "a/b/c", WriteMode::Append, Parents::Required, b"2"), Ok(false));
     assert_eq!(write(host, "a/d", WriteMode::Append, Parents::Required, b"3"), Ok(true));
     assert_eq!(read(host, below("a/b/c")).unwrap(), b"12");
     assert_eq!(replace(host, "a/b", b"x"), Err(ErrorCode::IsDirectory));
     assert_eq!(replace(host, "a/d/e", b"x"), Err(ErrorCode::NotDirectory));
-    let mkdir = |path, parents| Request::Mkdir(Mkdir { place: below(path), permissions: 0o755, parents });
+    let mkdir =
+        |path, parents| Request::Mkdir(Mkdir { place: below(path), permissions: 0o755, parents });
     assert_eq!(simple(host, mkdir("x/y", Parents::Required)), Err(ErrorCode::NotFound));
     assert_eq!(simple(host, mkdir("x/y", Parents::Make)), Ok(()));
     assert_eq!(simple(host, mkdir("x/y", Parents::Make)), Ok(()));
@@ -186,7 +224,9 @@ fn links_inside_work_and_nothing_leads_out() {
         for path in ["good", "round", "dir/../good"] {
             assert_eq!(read(host, below(path)).as_deref(), Ok(&b"inside"[..]), "{path}");
         }
-        for path in ["absolute", "up", "../tmp", "../../etc/passwd", "dir/../../tmp", "magic/etc/passwd"] {
+        for path in
+            ["absolute", "up", "../tmp", "../../etc/passwd", "dir/../../tmp", "magic/etc/passwd"]
+        {
             assert_eq!(read(host, below(path)), Err(ErrorCode::Outside), "{path}");
             assert!(replace(host, path, b"x").is_err(), "{path}");
         }
@@ -207,11 +247,18 @@ fn what_lies_in_no_root_is_read_only_and_unknown_roots_are_refused() {
         spec.serve.roots[1].access = clawpen_wire::pen::RootAccess::Read;
     });
     let host = &mut pen.host;
-    let mkdir = |place| Request::Mkdir(Mkdir { place, permissions: 0o755, parents: Parents::Required });
+    let mkdir =
+        |place| Request::Mkdir(Mkdir { place, permissions: 0o755, parents: Parents::Required });
     assert_eq!(simple(host, mkdir(Place::InPen("/dev/x".into()))), Err(ErrorCode::ReadOnly));
     assert_eq!(simple(host, mkdir(Place::InPen("/tmp/x".into()))), Err(ErrorCode::ReadOnly));
-    assert_eq!(simple(host, mkdir(Place::Below { root: 1, path: "x".into() })), Err(ErrorCode::ReadOnly));
-    assert_eq!(simple(host, mkdir(Place::Below { root: 9, path: "x".into() })), Err(ErrorCode::NoRoot));
+    assert_eq!(
+        simple(host, mkdir(Place::Below { root: 1, path: "x".into() })),
+        Err(ErrorCode::ReadOnly)
+    );
+    assert_eq!(
+        simple(host, mkdir(Place::Below { root: 9, path: "x".into() })),
+        Err(ErrorCode::NoRoot)
+    );
     assert_eq!(simple(host, mkdir(Place::InPen("relative".into()))), Err(ErrorCode::Invalid));
     assert_eq!(simple(host, mkdir(Place::InPen("/work/x".into()))), Ok(()));
 }
@@ -223,7 +270,10 @@ fn pipes_and_devices_are_refused_without_waiting() {
     let host = &mut pen.host;
     assert_eq!(read(host, below("pipe")), Err(ErrorCode::NotRegular));
     assert_eq!(replace(host, "pipe", b"x"), Err(ErrorCode::NotRegular));
-    assert_eq!(write(host, "pipe", WriteMode::Append, Parents::Required, b"x"), Err(ErrorCode::NotRegular));
+    assert_eq!(
+        write(host, "pipe", WriteMode::Append, Parents::Required, b"x"),
+        Err(ErrorCode::NotRegular)
+    );
     assert_eq!(read(host, Place::InPen("/dev/zero".into())), Err(ErrorCode::NotRegular));
     assert_eq!(read(host, below("")), Err(ErrorCode::IsDirectory));
 }
@@ -235,7 +285,12 @@ fn a_full_file_system_says_so_and_leaves_nothing() {
     });
     let contents = vec![b'x'; 9 * 1024 * 1024];
     let channel = pen.host.channel();
-    let open = WriteOpen { place: below("big"), mode: WriteMode::Replace, parents: Parents::Required, permissions: 0o644 };
+    let open = WriteOpen {
+        place: below("big"),
+        mode: WriteMode::Replace,
+        parents: Parents::Required,
+        permissions: 0o644,
+    };
     pen.host.send(channel, &Request::WriteOpen(open));
     let mut failed = None;
     for piece in contents.chunks(128 * 1024) {
@@ -274,7 +329,10 @@ fn stat_and_list_tell_what_is_there() {
     });
     host.call(stat("link", Links::Report), |event| match event {
         Event::StatResult(result) => {
-            assert_eq!((result.metadata.kind, result.link.as_deref()), (FileKind::Link, Some("file".as_ref())));
+            assert_eq!(
+                (result.metadata.kind, result.link.as_deref()),
+                (FileKind::Link, Some("file".as_ref()))
+            );
         }
         other => panic!("{other:?}"),
     });
@@ -305,10 +363,22 @@ fn rename_copy_remove_and_hash_follow_no_link() {
         let script = "mkdir -p tree/deep/er && echo hello > tree/deep/file && chmod 751 tree/deep/file && ln -s ../../keep tree/deep/link && mkdir keep && echo safe > keep/me";
         pen.host.shell(script);
         let host = &mut pen.host;
-        let copy = |existing| Request::Copy(Copy { from: below("tree"), to: below("copied"), depth: Depth::Tree, existing });
+        let copy = |existing| {
+            Request::Copy(Copy {
+                from: below("tree"),
+                to: below("copied"),
+                depth: Depth::Tree,
+                existing,
+            })
+        };
         assert_eq!(simple(host, copy(OnExisting::Refuse)), Ok(()));
         assert_eq!(simple(host, copy(OnExisting::Refuse)), Err(ErrorCode::Exists));
-        let one = Copy { from: below("tree"), to: below("x"), depth: Depth::One, existing: OnExisting::Refuse };
+        let one = Copy {
+            from: below("tree"),
+            to: below("x"),
+            depth: Depth::One,
+            existing: OnExisting::Refuse,
+        };
         assert_eq!(simple(host, Request::Copy(one)), Err(ErrorCode::IsDirectory));
         assert_eq!(host.shell("cat copied/deep/file; readlink copied/deep/link; stat -c %a copied/deep/file; ls -A | tr '\\n' ' '"),
             "hello\n../../keep\n751\ncopied keep tree ");
@@ -318,14 +388,20 @@ fn rename_copy_remove_and_hash_follow_no_link() {
         assert_eq!(simple(host, remove("tree", Depth::Tree)), Err(ErrorCode::NotFound));
         assert_eq!(simple(host, remove("", Depth::Tree)), Err(ErrorCode::Invalid));
         assert_eq!(host.shell("cat keep/me"), "safe\n");
-        let rename = |existing| Request::Rename(Rename { from: below("copied"), to: below("keep"), existing });
+        let rename = |existing| {
+            Request::Rename(Rename { from: below("copied"), to: below("keep"), existing })
+        };
         assert_eq!(simple(host, rename(OnExisting::Refuse)), Err(ErrorCode::Exists));
         assert_eq!(simple(host, rename(OnExisting::Replace)), Err(ErrorCode::NotEmpty));
-        let rename = Rename { from: below("copied"), to: below("moved"), existing: OnExisting::Refuse };
+        let rename =
+            Rename { from: below("copied"), to: below("moved"), existing: OnExisting::Refuse };
         assert_eq!(simple(host, Request::Rename(rename)), Ok(()));
         host.call(Request::Hash(Hash { place: below("moved/deep/file") }), |event| match event {
             Event::Digest(digest) => {
-                assert_eq!((digest.size, digest.sha256[..4].to_vec()), (6, vec![0x58, 0x91, 0xb5, 0xb5]));
+                assert_eq!(
+                    (digest.size, digest.sha256[..4].to_vec()),
+                    (6, vec![0x58, 0x91, 0xb5, 0xb5])
+                );
             }
             other => panic!("{other:?}"),
         });
@@ -338,7 +414,8 @@ fn long_file_work_keeps_nobody_waiting() {
     let file = std::fs::File::create(pen.workspace.join("huge")).unwrap();
     // Sparse: costs no disk, and hashing it takes seconds.
     file.set_len(2 << 30).unwrap();
-    std::fs::set_permissions(pen.workspace.join("huge"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    std::fs::set_permissions(pen.workspace.join("huge"), std::fs::Permissions::from_mode(0o644))
+        .unwrap();
     let hash = pen.host.channel();
     pen.host.send(hash, &Request::Hash(Hash { place: below("huge") }));
     let started = std::time::Instant::now();
@@ -358,7 +435,12 @@ fn a_race_of_links_never_leads_a_call_out() {
     for round in 0..2000 {
         match read(&mut pen.host, below("place/file")) {
             Ok(text) => assert_eq!(text, b"inside\n"),
-            Err(ErrorCode::NotFound | ErrorCode::Outside | ErrorCode::Link | ErrorCode::NotDirectory) => {}
+            Err(
+                ErrorCode::NotFound
+                | ErrorCode::Outside
+                | ErrorCode::Link
+                | ErrorCode::NotDirectory,
+            ) => {}
             Err(other) => panic!("{other:?} in round {round}"),
         }
         let _ = replace(&mut pen.host, "place/new", b"x");

@@ -43,7 +43,11 @@ fn the_first_word_is_hello_and_the_version_must_fit() {
     assert!(host.is_closed());
     let mut host = Host::connect_silently(pen.directory.path());
     host.send(0, &Request::Hello(Hello { oldest: 0, newest: VERSION + 9 }));
-    host.next(|_, event| assert!(matches!(event, Event::Welcome(welcome) if welcome.version == VERSION && welcome.sealed)));
+    host.next(|_, event| {
+        assert!(
+            matches!(event, Event::Welcome(welcome) if welcome.version == VERSION && welcome.sealed)
+        );
+    });
 }
 
 #[test]
@@ -86,7 +90,11 @@ fn rubbish_ends_the_connection_and_not_the_pen() {
             bytes.extend(u32::try_from(counted & 0xffff_ffff).unwrap().to_le_bytes());
             bytes.extend(u32::try_from(random() % 4).unwrap().to_le_bytes());
             bytes.push(u8::try_from(random() % 48).unwrap());
-            bytes.extend((0..length).map(|_| u8::try_from(random() & if round % 2 == 0 { 0xff } else { 1 }).unwrap()));
+            bytes.extend(
+                (0..length).map(|_| {
+                    u8::try_from(random() & if round % 2 == 0 { 0xff } else { 1 }).unwrap()
+                }),
+            );
         }
         host.send_raw(&bytes);
         host.hang_up();
@@ -111,7 +119,8 @@ fn a_host_that_does_not_read_costs_little_and_holds_up_nobody() {
     };
     let mut bytes = Vec::new();
     for channel in 1..5000 {
-        clawpen_wire::supervisor::frame::append(&mut bytes, channel, &Request::List(list.clone())).unwrap();
+        clawpen_wire::supervisor::frame::append(&mut bytes, channel, &Request::List(list.clone()))
+            .unwrap();
     }
     deaf.send_raw(&bytes);
     let mut host = Host::connect(pen.directory.path());
@@ -125,14 +134,22 @@ fn a_host_that_does_not_read_costs_little_and_holds_up_nobody() {
 #[test]
 fn the_workload_cannot_connect_even_if_it_finds_the_socket() {
     // The socket's directory as part of the workspace: what must never happen, and still opens nothing.
-    let mut pen = Pen::unsealed(any_maker(), |spec| spec.serve.lifetime = Lifetime::Persistent).unwrap();
+    let mut pen =
+        Pen::unsealed(any_maker(), |spec| spec.serve.lifetime = Lifetime::Persistent).unwrap();
     std::fs::hard_link(pen.directory.path().join("s"), pen.workspace.join("s")).unwrap();
-    std::fs::set_permissions(pen.workspace.join("s"), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    std::fs::set_permissions(
+        pen.workspace.join("s"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o777),
+    )
+    .unwrap();
     pen.host.call(Request::Seal, |_| {});
     let script = "import socket;s=socket.socket(socket.AF_UNIX);s.connect('/work/s');\
                   s.sendall(bytes([9,0,0,0, 0,0,0,0, 1, 1,0, 1,0]));print(s.recv(100))";
     let ran = pen.host.run(exec(&["python3", "-c", script])).unwrap();
-    assert!(ran.text() == "b''\n" || String::from_utf8_lossy(&ran.err).contains("Error"), "{ran:?}");
+    assert!(
+        ran.text() == "b''\n" || String::from_utf8_lossy(&ran.err).contains("Error"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -140,4 +157,15 @@ fn shutdown_is_answered_and_obeyed() {
     let mut pen = persistent();
     pen.host.call(Request::Shutdown, |event| assert_eq!(*event, Event::Done));
     pen.wait_for_end();
+}
+
+#[test]
+fn whoever_connects_sees_process_1_at_the_other_end() {
+    for &maker in crate::makers() {
+        let pen = Pen::new(maker);
+        let stream =
+            std::os::unix::net::UnixStream::connect(pen.directory.path().join("s")).unwrap();
+        let peer = clawpen_os::sockets::peer(std::os::fd::AsFd::as_fd(&stream)).unwrap();
+        assert_eq!(peer.pid, pen.pid);
+    }
 }
