@@ -50,7 +50,7 @@ pub(crate) fn prepare(plan: &ServePlan, exec: &Exec) -> Result<(Prepared, Ends),
             let mut line = name.into_vec();
             line.push(b'=');
             line.extend_from_slice(value.as_bytes());
-            c_string(&OsString::from_vec(line))
+            c_string(OsString::from_vec(line))
         })
         .collect::<Result<_, _>>()?;
     let directory = working_directory(exec.cwd.as_deref().unwrap_or(&plan.workdir))?;

@@ -10,7 +10,7 @@ use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use clawpen_os::beneath;
@@ -116,33 +116,56 @@ pub(crate) fn observe(words: &[&Path]) -> Result<(), Failure> {
     io::stdout().write_all(&report).and_then(|()| io::stdout().flush()).step("tell what was seen")
 }
 
-/// Puts both views together. `observed` is what the observer wrote.
-pub(crate) fn report(
-    observed: &[u8],
-    plan: &ServePlan,
-    sealed: bool,
-) -> Result<FactsReport, Failed> {
-    let mut reader = Reader::new(observed);
-    let workload = ProcessFacts::take(&mut reader, Cap::NONE);
-    let enforced = bool::take(&mut reader, Cap::NONE);
-    let (Ok(workload), Ok(enforced)) = (workload, enforced) else {
-        return Err(failed(ErrorCode::Unconfined, "a confined child could not report on itself"));
-    };
-    let abi = landlock::abi().ok().flatten().unwrap_or(0);
-    // Without a plan there is nothing that could be refused.
-    let enforced = enforced && abi >= plan.landlock.lowest_abi;
-    let names = net::interfaces().map_err(|error| io_failed(&error, "interfaces"))?;
-    Ok(FactsReport {
-        supervisor: look_at_self(),
-        workload,
-        mountinfo: text("/proc/self/mountinfo", limits::MOUNT_TEXT),
-        uid_map: text("/proc/self/uid_map", limits::ID_MAP_TEXT),
-        gid_map: text("/proc/self/gid_map", limits::ID_MAP_TEXT),
-        interfaces: names.into_iter().take(limits::INTERFACES).map(interface).collect(),
-        landlock: LandlockFact { abi, enforced },
-        hostname: hostname(),
-        sealed,
-    })
+/// What process 1 sees. Taken while the observer starts, on the other processor.
+#[derive(Debug)]
+pub(crate) struct View {
+    supervisor: ProcessFacts,
+    mountinfo: Vec<u8>,
+    uid_map: Vec<u8>,
+    gid_map: Vec<u8>,
+    interfaces: Vec<Interface>,
+    hostname: Vec<u8>,
+}
+
+impl View {
+    pub(crate) fn take() -> Self {
+        // Asking can only fail for lack of memory; no interface is then one too few, which the host notices.
+        let names = net::interfaces().unwrap_or_default();
+        Self {
+            supervisor: look_at_self(),
+            mountinfo: text("/proc/self/mountinfo", limits::MOUNT_TEXT),
+            uid_map: text("/proc/self/uid_map", limits::ID_MAP_TEXT),
+            gid_map: text("/proc/self/gid_map", limits::ID_MAP_TEXT),
+            interfaces: names.into_iter().take(limits::INTERFACES).map(interface).collect(),
+            hostname: hostname(),
+        }
+    }
+
+    /// Puts both views together. `observed` is what the observer wrote.
+    pub(crate) fn report(self, observed: &[u8]) -> Result<FactsReport, Failed> {
+        let mut reader = Reader::new(observed);
+        let workload = ProcessFacts::take(&mut reader, Cap::NONE);
+        let enforced = bool::take(&mut reader, Cap::NONE);
+        let (Ok(workload), Ok(enforced)) = (workload, enforced) else {
+            return Err(failed(
+                ErrorCode::Unconfined,
+                "a confined child could not report on itself",
+            ));
+        };
+        let abi = landlock::abi().ok().flatten().unwrap_or(0);
+        let Self { supervisor, mountinfo, uid_map, gid_map, interfaces, hostname } = self;
+        Ok(FactsReport {
+            sealed: !supervisor.dumpable,
+            supervisor,
+            workload,
+            mountinfo,
+            uid_map,
+            gid_map,
+            interfaces,
+            landlock: LandlockFact { abi, enforced },
+            hostname,
+        })
+    }
 }
 
 fn look_at_self() -> ProcessFacts {
@@ -160,27 +183,24 @@ fn look_at_self() -> ProcessFacts {
 /// A text of the kernel, cut to what the report takes. One that cannot be read is empty, and an empty one
 /// is a mismatch to whoever compares.
 fn text(path: &str, most: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
+    // Room from the start: otherwise the first reads are of 32 bytes each.
+    let mut bytes = Vec::with_capacity(most.min(4096));
     let most = u64::try_from(most).unwrap_or(u64::MAX);
     let read = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
     read.map_or_else(|_| Vec::new(), |_| bytes)
 }
 
+/// Asked by name: a sealed process 1 may follow its own links there, and may not list them.
 fn namespaces() -> Vec<NamespaceFact> {
-    let Ok(entries) = fs::read_dir("/proc/self/ns") else { return Vec::new() };
-    let mut found: Vec<_> = entries
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.file_name().to_str()?.to_owned();
-            // `pid:[4026531836]`
-            let link = fs::read_link(entry.path()).ok()?;
-            let (_, number) = link.to_str()?.split_once(":[")?;
-            Some(NamespaceFact { name, inode: number.trim_end_matches(']').parse().ok()? })
-        })
-        .take(limits::NAMESPACES)
-        .collect();
-    found.sort_by(|one, other| one.name.cmp(&other.name));
-    found
+    let names = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
+    names.into_iter().filter_map(namespace).collect()
+}
+
+fn namespace(name: &str) -> Option<NamespaceFact> {
+    // `pid:[4026531836]`
+    let link = fs::read_link(format!("/proc/self/ns/{name}")).ok()?;
+    let (_, number) = link.to_str()?.split_once(":[")?;
+    Some(NamespaceFact { name: name.to_owned(), inode: number.trim_end_matches(']').parse().ok()? })
 }
 
 /// Open descriptors, without the one that looks.
@@ -196,7 +216,7 @@ fn descriptors() -> Vec<u32> {
     found
 }
 
-fn looks_at_descriptors(link: &PathBuf) -> bool {
+fn looks_at_descriptors(link: &Path) -> bool {
     link.starts_with("/proc") && link.ends_with("fd")
 }
 

@@ -20,6 +20,7 @@ use clawpen_os::tree;
 use clawpen_wire::supervisor::{End, Exited, ProcessEntry, ProcessId, ProcessState, Stream, Usage};
 
 use crate::exec::Ends;
+use crate::facts::View;
 use crate::serve::watch::{ConnectionId, Token, Watched};
 use crate::shim::{self, Said};
 
@@ -42,7 +43,7 @@ pub(crate) enum Owner {
     /// Nobody in particular; the newest part is kept.
     Background(Ring),
     /// The inside report for a channel.
-    Observer { connection: ConnectionId, channel: u32, report: Vec<u8> },
+    Observer { connection: ConnectionId, channel: u32, report: Vec<u8>, view: Option<Box<View>> },
     /// The connection is gone and the command is being killed.
     Nobody,
 }
@@ -281,16 +282,23 @@ impl Command {
     /// Closes every stream.
     pub(crate) fn close_streams(&mut self, epoll: &Epoll) {
         let input = self.input.take().map(|input| input.pipe);
-        for stream in [input, self.stdout.take(), self.stderr.take(), self.status.take()] {
-            if let Some(stream) = stream {
-                stream.close(epoll);
-            }
+        for stream in [input, self.stdout.take(), self.stderr.take(), self.status.take()]
+            .into_iter()
+            .flatten()
+        {
+            stream.close(epoll);
         }
     }
 
     /// The terminal, if it has one.
     pub(crate) fn terminal(&self) -> Option<&Watched> {
         self.input.as_ref().filter(|input| input.is_terminal).map(|input| &input.pipe)
+    }
+
+    /// How much more input it takes; `None` if it takes none at all.
+    pub(crate) fn input_room(&self) -> Option<usize> {
+        let input = self.input.as_ref().filter(|input| !input.ends)?;
+        Some(INPUT_WAITING.saturating_sub(input.waiting.len()))
     }
 
     /// Queues input; `false` if the host sends more than it may.

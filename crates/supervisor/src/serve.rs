@@ -221,6 +221,11 @@ impl Server {
                 self.hear(id);
                 if let Some(command) = self.commands.get_mut(&id) {
                     command.shim_ended();
+                    if command.pid == 0 {
+                        // Killed before it could say a word. The command may have run, so the host
+                        // hears that it did; its number nobody knows.
+                        self.tell_start(id);
+                    }
                 }
             }
         }

@@ -141,7 +141,8 @@ mod tests {
     fn check(bytes: &[u8], expected: &str) {
         let mut hash = Sha256::new();
         bytes.chunks(7).for_each(|piece| hash.update(piece));
-        let hex: String = hash.finish().iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, expected);
+        let expected =
+            (0..32).map(|at| u8::from_str_radix(&expected[2 * at..2 * at + 2], 16).unwrap());
+        assert_eq!(hash.finish().to_vec(), expected.collect::<Vec<_>>());
     }
 }

@@ -63,9 +63,10 @@ fn watch(prepared: Prepared, confinement: &Confinement, status: BorrowedFd<'_>) 
     let mut total = Total::default();
     let main = wait_for(child.pid(), &mut total)?;
     // Nearly every command leaves nothing; looking for more than that costs a walk through `/proc`.
-    let clean = matches!(process::reap_any()?, Reaped::NoChildren)
+    let is_gone = matches!(process::reap_any()?, Reaped::NoChildren)
         || tree::kill_descendants(TREE_LIMIT, &mut |ended| total.add(&ended.usage)).is_ok();
-    sockets::send(status, &total.message(main, clean), &[]).map(drop)
+    let left = if is_gone { Left::Nothing } else { Left::Something };
+    sockets::send(status, &total.message(main, left), &[]).map(drop)
 }
 
 fn wait_for(main: Pid, total: &mut Total) -> io::Result<ExitStatus> {
@@ -76,6 +77,13 @@ fn wait_for(main: Pid, total: &mut Total) -> io::Result<ExitStatus> {
             return Ok(ended.status);
         }
     }
+}
+
+/// What a shim could not end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    Something,
 }
 
 /// What the whole tree used. Each reaped process already carries what it has reaped itself.
@@ -93,12 +101,12 @@ impl Total {
         self.peak_bytes = self.peak_bytes.max(usage.peak_memory_bytes);
     }
 
-    fn message(&self, main: ExitStatus, clean: bool) -> Vec<u8> {
+    fn message(&self, main: ExitStatus, tree: Left) -> Vec<u8> {
         let (kind, code) = match main {
             ExitStatus::Code(code) => (b'c', i32::from(code)),
             ExitStatus::Signal(signal) => (b's', signal.get()),
         };
-        let mut message = vec![b'e', kind, u8::from(clean)];
+        let mut message = vec![b'e', kind, u8::from(tree == Left::Nothing)];
         message.extend_from_slice(&code.to_le_bytes());
         for number in [micros(self.user), micros(self.system), self.peak_bytes / 1024] {
             message.extend_from_slice(&number.to_le_bytes());

@@ -16,14 +16,14 @@ mod commands;
 #[path = "pen/confinement.rs"]
 mod confinement;
 #[cfg(test)]
+#[path = "pen/container.rs"]
+mod container;
+#[cfg(test)]
 #[path = "pen/files.rs"]
 mod files;
 #[cfg(test)]
 #[path = "pen/protocol.rs"]
 mod protocol;
-#[cfg(test)]
-#[path = "pen/speed.rs"]
-mod speed;
 #[cfg(test)]
 #[path = "pen/trees.rs"]
 mod trees;

@@ -131,7 +131,9 @@ mod tests {
     #[track_caller]
     fn check(cap: usize, pushed: &[&str], offset: u64, most: usize, expected: Option<(u64, &str)>) {
         let mut ring = Ring::new(cap);
-        pushed.iter().for_each(|piece| ring.push(Stream::Stdout, piece.as_bytes()));
+        for piece in pushed {
+            ring.push(Stream::Stdout, piece.as_bytes());
+        }
         let total: usize = pushed.iter().map(|piece| piece.len()).sum();
         assert_eq!(ring.end(), total as u64);
         let read = ring.read(offset, most);

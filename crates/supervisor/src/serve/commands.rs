@@ -20,6 +20,8 @@ use crate::processes::ring::Ring;
 use crate::processes::{Command, Owner, Terms, Tree};
 use crate::shim::{self, Said};
 
+/// What one who is attached may send at once: several can be, and all share one window.
+const INPUT_SHARE: u32 = limits::FIRST_INPUT_WINDOW / 8;
 /// Credit goes back in pieces of at least this size, so that a small input costs no frame.
 const CREDIT_PIECE: u32 = limits::FIRST_INPUT_WINDOW / 2;
 
@@ -57,7 +59,7 @@ impl Server {
     pub(super) fn observe(&mut self, id: ConnectionId, channel: u32) -> Result<(), Failed> {
         let (prepared, ends) = self.observer.prepare(&self.plan)?;
         let process = self.reserve()?;
-        let owner = Owner::Observer { connection: id, channel, report: Vec::new() };
+        let owner = Owner::Observer { connection: id, channel, report: Vec::new(), view: None };
         let timeout = Some(facts::PATIENCE);
         let terms = Terms { owner, timeout, grace: Duration::ZERO };
         let command = Command::new(process, &["observe".into()], ends, terms);
@@ -133,7 +135,9 @@ impl Server {
         if watched.is_err() {
             command.kill_tree();
         }
-        self.watch_outputs(id);
+        if let Owner::Observer { view, .. } = &mut command.owner {
+            *view = Some(Box::new(facts::View::take()));
+        }
     }
 
     /// No shim could be made.
@@ -194,10 +198,10 @@ impl Server {
                 Some(said @ Said::Ended { .. }) => command.hear(said),
                 None => {
                     // Nothing more now. If it was the end, the kernel would tell so for ever.
-                    if command.shim.is_none() || !shim::is_connected(status.as_fd()) {
-                        if let Some(status) = command.status.take() {
-                            status.close(&self.epoll);
-                        }
+                    if (command.shim.is_none() || !shim::is_connected(status.as_fd()))
+                        && let Some(status) = command.status.take()
+                    {
+                        status.close(&self.epoll);
                     }
                     return;
                 }
@@ -205,7 +209,7 @@ impl Server {
         }
     }
 
-    fn tell_start(&mut self, id: ProcessId) {
+    pub(super) fn tell_start(&mut self, id: ProcessId) {
         let Some(command) = self.commands.get(&id) else { return };
         let started = Event::Started(Started { process: id, pid: command.pid });
         let told = match command.owner {
@@ -226,6 +230,10 @@ impl Server {
     /// Waits for output where there is room for it.
     pub(super) fn watch_outputs(&mut self, id: ProcessId) {
         let Some(command) = self.commands.get_mut(&id) else { return };
+        if command.pid == 0 && command.shim.is_some() {
+            // Not before the word that it runs: no output overtakes that.
+            return;
+        }
         let wanted = match &command.owner {
             // A quick command writes before its shim can say that it runs; the host must hear that
             // first.
@@ -337,20 +345,21 @@ impl Server {
         command.due = None;
         let exited = command.outcome();
         command.exited = Some(exited);
-        match &command.owner {
+        match &mut command.owner {
             Owner::Stream { connection, channel, .. } => {
                 if let Some(connection) = self.connections.get_mut(connection) {
                     connection.channels.remove(channel);
                     connection.say(*channel, &Event::Exited(exited));
                 }
             }
-            Owner::Observer { connection, channel, report } => {
-                let report = facts::report(report, &self.plan, self.sealed);
+            Owner::Observer { connection, channel, report, view } => {
+                let missing = || exec::failed(ErrorCode::Io, "process 1 did not look at itself");
+                let report = view.take().ok_or_else(missing).and_then(|view| view.report(report));
                 if let Some(connection) = self.connections.get_mut(connection) {
                     connection.channels.remove(channel);
                     match report {
                         Ok(report) => {
-                            connection.say(*channel, &Event::FactsReport(Box::new(report)))
+                            connection.say(*channel, &Event::FactsReport(Box::new(report)));
                         }
                         Err(failed) => connection.fail(*channel, failed),
                     }
@@ -379,6 +388,40 @@ impl Server {
         let Some(command) = self.commands.get_mut(&id) else { return };
         command.push_input(&self.epoll);
         self.give_credit(id);
+        self.share_input(id);
+    }
+
+    /// Lets everyone who is attached send input, as far as there is room that nobody else was promised.
+    pub(super) fn share_input(&mut self, process: ProcessId) {
+        let Some(mut room) = self.commands.get(&process).and_then(Command::input_room) else {
+            return;
+        };
+        let attached = |call: &mut Channel| match call {
+            Channel::Attach { process: of, input, .. } if *of == process => Some(*input),
+            _ => None,
+        };
+        let promised = self.connections.values_mut().flat_map(|host| host.channels.values_mut());
+        let promised: u32 = promised.filter_map(attached).sum();
+        room = room.saturating_sub(usize::try_from(promised).unwrap_or(usize::MAX));
+        for connection in self.connections.values_mut() {
+            let mut given = Vec::new();
+            for (channel, call) in &mut connection.channels {
+                let Channel::Attach { process: of, input, .. } = call else { continue };
+                let more = INPUT_SHARE.saturating_sub(*input);
+                // Not for a few bytes: every credit is a frame.
+                if *of == process
+                    && more >= INPUT_SHARE / 2
+                    && room >= usize::try_from(more).unwrap_or(usize::MAX)
+                {
+                    *input += more;
+                    room -= usize::try_from(more).unwrap_or_default();
+                    given.push((*channel, more));
+                }
+            }
+            for (channel, more) in given {
+                connection.say(channel, &Event::Credit(more));
+            }
+        }
     }
 
     /// Lets the host send more input for what the command has taken.
@@ -400,19 +443,19 @@ impl Server {
         channel: u32,
         attach: Attach,
     ) -> Result<(), Failed> {
-        let ring = match self.commands.get(&attach.process).map(|command| &command.owner) {
-            Some(Owner::Background(ring)) => ring,
-            Some(_) | None => {
-                let what = format!("there is no background command {}", attach.process);
-                return Err(failed(ErrorCode::NoProcess, what));
-            }
+        let owner = self.commands.get(&attach.process).map(|command| &command.owner);
+        let Some(Owner::Background(ring)) = owner else {
+            let what = format!("there is no background command {}", attach.process);
+            return Err(failed(ErrorCode::NoProcess, what));
         };
         let next = attach.offset.max(ring.start());
         let credit = attach.window.min(limits::WINDOW);
-        self.open(id, channel, Channel::Attach { process: attach.process, next, credit });
+        let call = Channel::Attach { process: attach.process, next, credit, input: 0 };
+        self.open(id, channel, call);
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.say(channel, &Event::Attached(Attached { offset: next }));
         }
+        self.share_input(attach.process);
         self.pump_attached(attach.process);
         Ok(())
     }

@@ -22,11 +22,12 @@ const KEPT: usize = 64 * 1024;
 pub(crate) enum Channel {
     /// A command whose output goes here.
     Command(ProcessId),
-    /// The output of a background command, from `next` on.
+    /// The output of a background command, from `next` on; and its input, as far as `input` goes.
     Attach {
         process: ProcessId,
         next: u64,
         credit: u32,
+        input: u32,
     },
     Read(Reading),
     Write(Box<Writing>),

@@ -241,13 +241,25 @@ impl Server {
                 connection.channels.remove(&channel);
                 connection.say(channel, &Event::Done);
             }
+            (Some(Channel::Attach { process, input, .. }), request) => {
+                let process = *process;
+                if let Request::Stdin(bytes) = request {
+                    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                    let Some(left) = input.checked_sub(length) else {
+                        return self.break_off(id, "more input than there was credit for");
+                    };
+                    *input = left;
+                }
+                self.continue_command(id, process, request);
+                self.share_input(process);
+            }
             (Some(Channel::Read(reading)), Request::Credit(more)) => {
                 reading.credit = reading.credit.saturating_add(more).min(limits::WINDOW);
                 self.pump_read(id, channel);
             }
             (Some(Channel::Write(_)), request) => self.continue_write(id, channel, request),
             (Some(_), _) => {
-                self.break_off(id, &format!("a request that makes no sense on channel {channel}"))
+                self.break_off(id, &format!("a request that makes no sense on channel {channel}"));
             }
             (None, _) => {}
         }

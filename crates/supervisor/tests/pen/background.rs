@@ -2,7 +2,8 @@
 
 use clawpen_wire::pen::Lifetime;
 use clawpen_wire::supervisor::{
-    Attach, End, ErrorCode, Event, Exec, ExecOutput, Kill, ProcessState, Reach, Request,
+    Attach, End, ErrorCode, Event, Exec, ExecOutput, Kill, ProcessState, Reach, Request, StdinMode,
+    Stream,
 };
 
 use crate::any_maker;
@@ -48,15 +49,17 @@ fn a_background_command_survives_its_connection_and_is_read_from_an_offset() {
     // Lets it go on.
     host.shell("echo x > go");
     let channel = attach(&mut host, process, 4);
-    let mut all = String::new();
+    // The two streams are two pipes: only within each is there an order.
+    let mut all = [String::new(), String::new()];
     let exited = loop {
         let exited = host.next(|of, event| {
             assert_eq!(of, channel);
             match event {
                 Event::Attached(attached) => assert_eq!(attached.offset, 4),
                 Event::Output(output) => {
-                    assert_eq!(output.offset, 4 + all.len() as u64);
-                    all.push_str(std::str::from_utf8(output.bytes).unwrap());
+                    assert_eq!(output.offset, 4 + (all[0].len() + all[1].len()) as u64);
+                    let stream = usize::from(output.stream == Stream::Stderr);
+                    all[stream].push_str(std::str::from_utf8(output.bytes).unwrap());
                 }
                 Event::Exited(exited) => return Some(*exited),
                 other => panic!("{other:?}"),
@@ -67,7 +70,8 @@ fn a_background_command_survives_its_connection_and_is_read_from_an_offset() {
             break exited;
         }
     };
-    assert_eq!((all.as_str(), exited.end), ("two\nthree\n", End::Code(9)));
+    assert_eq!(exited.end, End::Code(9));
+    assert_eq!(all, ["three\n", "two\n"]);
 
     // It is over and still there, for any number of readers, until it is forgotten.
     let channel = attach(&mut host, process, 0);
@@ -95,7 +99,7 @@ fn only_the_newest_output_is_kept() {
     assert_eq!(entry.kept_from, entry.written - 1000);
     let channel = attach(&mut pen.host, process, 0);
     pen.host.next(|_, event| {
-        assert!(matches!(event, Event::Attached(attached) if attached.offset == entry.kept_from))
+        assert!(matches!(event, Event::Attached(attached) if attached.offset == entry.kept_from));
     });
     let ran = pen.host.finish_attached_from(channel, entry.kept_from);
     assert!(ran.text().ends_with("100000\nend\n"));
@@ -123,7 +127,7 @@ fn buffers_are_shared_fairly_and_have_an_end() {
         assert!(matches!(event, Event::Failed(failed) if failed.code == ErrorCode::Busy));
     });
     pen.host.call(Request::Kill(Kill { process: first, signal: 9, reach: Reach::Tree }), |event| {
-        assert_eq!(*event, Event::Done)
+        assert_eq!(*event, Event::Done);
     });
 }
 
@@ -138,4 +142,68 @@ fn a_background_command_that_cannot_start_says_so() {
     pen.host.call(Request::Attach(Attach { process: 77, offset: 0, window: 1 }), |event| {
         assert!(matches!(event, Event::Failed(failed) if failed.code == ErrorCode::NoProcess));
     });
+}
+
+#[test]
+fn an_attached_host_feeds_resizes_and_ends_a_background_command() {
+    let mut pen = persistent();
+    let exec = Exec {
+        stdin: StdinMode::Pipe,
+        output: ExecOutput::Background { buffer: 1 << 16 },
+        ..crate::harness::exec(&["cat"])
+    };
+    let process = start(&mut pen.host, exec);
+    let channel = attach(&mut pen.host, process, 0);
+    pen.host.next(|_, event| assert!(matches!(event, Event::Attached(_))));
+    let mut credit = pen.host.next(|_, event| match event {
+        Event::Credit(credit) => *credit,
+        other => panic!("{other:?}"),
+    });
+    // Many times the share: credit comes back as the command reads.
+    let piece = [b'x'; 1000];
+    let (mut sent, mut seen) = (0, 0);
+    while seen < 200_000 {
+        if sent < 200_000 && credit >= 1000 {
+            pen.host.send(channel, &Request::Stdin(&piece));
+            credit -= 1000;
+            sent += 1000;
+            continue;
+        }
+        let got = pen.host.next(|_, event| match event {
+            Event::Credit(more) => {
+                credit += more;
+                0
+            }
+            Event::Output(output) => output.bytes.len(),
+            other => panic!("{other:?}"),
+        });
+        seen += got;
+    }
+    pen.host.send(channel, &Request::StdinEof);
+    loop {
+        let end = pen.host.next(|_, event| match event {
+            Event::Exited(exited) => Some(exited.end),
+            _ => None,
+        });
+        if let Some(end) = end {
+            assert_eq!((end, seen), (End::Code(0), 200_000));
+            break;
+        }
+    }
+}
+
+#[test]
+fn an_attached_host_that_sends_more_than_its_share_is_cut_off() {
+    let mut pen = persistent();
+    let exec = Exec {
+        stdin: StdinMode::Pipe,
+        output: ExecOutput::Background { buffer: 1 << 16 },
+        ..crate::harness::exec(&["sleep", "1000"])
+    };
+    let process = start(&mut pen.host, exec);
+    let mut host = Host::connect(pen.directory.path());
+    let channel = attach(&mut host, process, 0);
+    host.send(channel, &Request::Stdin(&vec![b'x'; 200_000]));
+    assert!(host.is_closed());
+    assert_eq!(pen.host.processes().processes.len(), 1);
 }

@@ -95,7 +95,7 @@ fn input_is_streamed_and_ends() {
 #[test]
 fn more_input_than_credit_breaks_the_connection_only() {
     let mut pen = Pen::with(any_maker(), |spec| {
-        spec.serve.lifetime = clawpen_wire::pen::Lifetime::Persistent
+        spec.serve.lifetime = clawpen_wire::pen::Lifetime::Persistent;
     });
     let channel = pen.host.channel();
     pen.host

@@ -147,7 +147,7 @@ fn names(pen: &Pen) -> Vec<String> {
 #[test]
 fn nothing_shows_before_the_commit_and_an_abort_leaves_nothing() {
     let mut pen = Pen::with(any_maker(), |spec| {
-        spec.serve.lifetime = clawpen_wire::pen::Lifetime::Persistent
+        spec.serve.lifetime = clawpen_wire::pen::Lifetime::Persistent;
     });
     replace(&mut pen.host, "file", b"old").unwrap();
     for way in ["abort", "hang up"] {

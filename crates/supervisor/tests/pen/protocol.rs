@@ -46,7 +46,7 @@ fn the_first_word_is_hello_and_the_version_must_fit() {
     host.next(|_, event| {
         assert!(
             matches!(event, Event::Welcome(welcome) if welcome.version == VERSION && welcome.sealed)
-        )
+        );
     });
 }
 

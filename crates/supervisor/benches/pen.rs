@@ -1,11 +1,20 @@
-//! How long things take; run with `--ignored --nocapture`, best with `CLAWPEN_SUPERVISOR` set to the static build.
+//! How long a pen takes to make, and a call into it: `cargo bench -p clawpen-supervisor`.
+//!
+//! Root measures its own pens and those of an ordinary user. Plain spawn and wait of the same program comes
+//! first, because this machine has moods: compare within one run only. With `CLAWPEN_SUPERVISOR` set to the
+//! static build that the engine embeds, that one is measured.
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use std::time::{Duration, Instant};
 
 use clawpen_wire::supervisor::{Event, Parents, Read, Request, WriteMode, WriteOpen};
 
-use crate::harness::{Host, Pen, below, exec, place, program, spec, start_with};
-use crate::makers;
+#[path = "../tests/pen/harness.rs"]
+#[expect(dead_code, reason = "tests use the rest of it")]
+#[expect(clippy::unwrap_used, clippy::expect_used, reason = "a harness fails by panicking")]
+mod harness;
+
+use harness::{Host, Maker, Pen, below, exec, place, program, spec, start_with};
 
 fn show(what: &str, mut times: Vec<Duration>) {
     times.sort_unstable();
@@ -22,13 +31,14 @@ fn measure(what: &str, rounds: usize, mut run: impl FnMut()) {
     show(what, times.collect());
 }
 
-#[test]
-#[ignore = "a measurement, not a test"]
-fn figures() {
+#[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has no figures")]
+fn main() {
     measure("plain spawn and wait of true", 300, || {
         std::process::Command::new("true").status().unwrap();
     });
-    for &maker in makers() {
+    let makers: &[Maker] =
+        if harness::is_root() { &[Maker::Root, Maker::Ordinary] } else { &[Maker::Ordinary] };
+    for &maker in makers {
         println!("{maker:?}");
         let program = program();
         let (directory, workspace) = place();
@@ -47,6 +57,8 @@ fn figures() {
             first.push(started.elapsed());
             pens.push((pen, host));
         }
+        let each = pens.iter().map(|((pid, _), _)| proportional_kib(*pid)).sum::<u64>() / 60;
+        println!("{:<42} {each} KiB of memory each", "60 idle pens");
         drop(pens);
         show("create to Welcome", created);
         show("create to facts", observed);
@@ -86,12 +98,18 @@ fn figures() {
                 }),
             );
             host.next(|_, event| {
-                assert!(matches!(event, Event::Data(bytes) if bytes.len() == 4096))
+                assert!(matches!(event, Event::Data(bytes) if bytes.len() == 4096));
             });
             host.next(|_, event| assert_eq!(*event, Event::Done));
         });
         measure("ping", 5000, || host.call(Request::Ping, |_| {}));
-        let status = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", pen.pid)).unwrap();
-        println!("{}", status.lines().find(|line| line.starts_with("Pss:")).unwrap());
     }
+}
+
+/// Memory of a process, shared pages divided among those who share them.
+#[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has no figures")]
+fn proportional_kib(pid: i32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
 }
