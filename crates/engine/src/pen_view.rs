@@ -214,7 +214,7 @@ impl Builder {
         }
         for path in MASKED.iter().filter(|path| host.has(Path::new(path))) {
             self.step(MountStep::Mask { target: path.into() });
-            self.mounted(path, &["nosuid"], Below::Nothing);
+            self.mounted(path, &["ro", "nosuid", "nodev", "noexec"], Below::Nothing);
         }
     }
 
