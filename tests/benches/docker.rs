@@ -42,36 +42,51 @@ fn main() -> Result<()> {
 
     let mut pen = Pen::start(&backend, &spec, Lifetime::UntilDisconnect)?;
     let channel = pen.channel()?;
-    let spawned = report("fork, exec and wait for true, on the host", repeat(CALLS, || {
-        anyhow::ensure!(Plain::new("/bin/true").status()?.success());
-        Ok(())
-    })?);
+    let spawned = report(
+        "fork, exec and wait for true, on the host",
+        repeat(CALLS, || {
+            anyhow::ensure!(Plain::new("/bin/true").status()?.success());
+            Ok(())
+        })?,
+    );
     let command = Command::new(["/bin/true"]);
-    let run = report("exec true", repeat(CALLS, || {
-        channel.exec(&command, &mut Captured::new(64))?;
-        Ok(())
-    })?);
+    let run = report(
+        "exec true",
+        repeat(CALLS, || {
+            channel.exec(&command, &mut Captured::new(64))?;
+            Ok(())
+        })?,
+    );
     let over = run.as_secs_f64() * 1e3 - spawned.as_secs_f64() * 1e3;
     println!("{:44} {over:+.3} ms over the host's (budget 0.25)", "");
     let name = place.name()?;
-    let by_engine = report("docker exec true, by its command line", repeat(20, || {
-        let mut exec = Plain::new("docker");
-        exec.args(["exec", &name, "/bin/true"]);
-        exec.env("DOCKER_HOST", format!("unix://{}", place.socket.display()));
-        anyhow::ensure!(exec.status()?.success());
-        Ok(())
-    })?);
+    let by_engine = report(
+        "docker exec true, by its command line",
+        repeat(20, || {
+            let mut exec = Plain::new("docker");
+            exec.args(["exec", &name, "/bin/true"]);
+            exec.env("DOCKER_HOST", format!("unix://{}", place.socket.display()));
+            anyhow::ensure!(exec.status()?.success());
+            Ok(())
+        })?,
+    );
     println!("{:44} {:.0} x ours", "", by_engine.as_secs_f64() / run.as_secs_f64());
     let contents = vec![7_u8; 4096];
     let file = || In::Below { root: 0, path: "file".into() };
-    report("write 4 KiB", repeat(CALLS, || {
-        channel.write(file(), WriteOptions::default(), &mut contents.as_slice())?;
-        Ok(())
-    })?);
-    report("read 4 KiB", repeat(CALLS, || {
-        channel.read(file(), 0, 4096, &mut std::io::sink())?;
-        Ok(())
-    })?);
+    report(
+        "write 4 KiB",
+        repeat(CALLS, || {
+            channel.write(file(), WriteOptions::default(), &mut contents.as_slice())?;
+            Ok(())
+        })?,
+    );
+    report(
+        "read 4 KiB",
+        repeat(CALLS, || {
+            channel.read(file(), 0, 4096, &mut std::io::sink())?;
+            Ok(())
+        })?,
+    );
     pen.remove()?;
     Ok(())
 }

@@ -38,7 +38,10 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         [mode] if mode.as_os_str() == "make" => make::run(),
         [mode, spec, directory] if mode.as_os_str() == "serve" => {
-            init::serve_container(spec, directory)
+            init::serve_container(spec, directory).inspect_err(|failure| {
+                // A container that goes with its first process takes its log along.
+                let _ = std::fs::write(directory.join("failure"), failure.to_string());
+            })
         }
         [mode, probe @ ..] if mode.as_os_str() == "observe" => facts::observe(probe),
         _ => Err(Failure::new("cannot tell what to do: say make, serve SPEC DIRECTORY or observe")),

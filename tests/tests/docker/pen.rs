@@ -1,7 +1,7 @@
 //! What a command and a file call find in a container that was proven.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -107,7 +107,8 @@ fn an_images_user_is_found_by_name() -> Result<()> {
 fn only_the_workspace_and_memory_can_be_written() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
     let mut pen = start(&place, "{}")?;
-    for path in ["/x", "/etc/x", "/usr/x", "/.clawpen/x", "/.clawpen/run/x", "/.clawpen/supervisor"] {
+    for path in ["/x", "/etc/x", "/usr/x", "/.clawpen/x", "/.clawpen/run/x", "/.clawpen/supervisor"]
+    {
         let (end, _, _) = run(&mut pen, &["sh", "-c", &format!("echo x > {path}")])?;
         assert_ne!(end, End::Code(0), "{path}");
     }
@@ -148,7 +149,8 @@ fn files_go_in_and_out() -> Result<()> {
     let mut os = Vec::new();
     channel.read(In::InPen("/etc/debian_version".into()), 0, 100, &mut os)?;
     assert!(os.starts_with(b"12"), "{os:?}");
-    let outside = channel.write(In::InPen("/etc/x".into()), WriteOptions::default(), &mut &b"x"[..]);
+    let outside =
+        channel.write(In::InPen("/etc/x".into()), WriteOptions::default(), &mut &b"x"[..]);
     assert!(outside.is_err());
     let escaping = channel.read(below("../etc/passwd"), 0, 10, &mut Vec::new());
     assert!(escaping.is_err());
@@ -180,13 +182,15 @@ fn an_image_without_shell_and_libc_serves_as_well() -> Result<()> {
 #[test]
 fn every_fact_holds_and_the_limits_are_the_kernels() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
-    let limits = "{pidsLimit: 64, memory: '256m', cpus: 0.5, ulimits: {nofile: {soft: 100, hard: 200}}}";
+    let limits =
+        "{pidsLimit: 64, memory: '256m', cpus: 0.5, ulimits: {nofile: {soft: 100, hard: 200}}}";
     let mut pen = start(&place, limits)?;
     for line in pen.facts() {
         println!("{line:?}");
         assert_eq!(line.holds, Holds::Yes, "{line:?}");
     }
-    for wanted in [Fact::Cgroup("memory"), Fact::Cgroup("pids"), Fact::Cgroup("cpu"), Fact::Seccomp] {
+    for wanted in [Fact::Cgroup("memory"), Fact::Cgroup("pids"), Fact::Cgroup("cpu"), Fact::Seccomp]
+    {
         assert!(pen.facts().iter().any(|line| line.fact == wanted), "{wanted}");
     }
     assert_eq!(sh(&mut pen, "ulimit -Sn; ulimit -Hn")?, "100\n200\n");
@@ -215,6 +219,20 @@ fn a_container_carries_the_labels_that_others_look_for() -> Result<()> {
     let filter = format!("name={}", place.name()?);
     let listed = docker(&place, &["ps", "--filter", &filter, "--format", format]).output()?;
     assert_eq!(String::from_utf8(listed.stdout)?.trim(), "1 shared");
+    Ok(())
+}
+
+#[test]
+fn a_supervisor_that_cannot_serve_says_why_though_its_container_is_gone() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    // A workspace that the container's user may not enter.
+    fs::set_permissions(place.path("workspace"), fs::Permissions::from_mode(0o700))?;
+    let backend = place.backend(supervisor_image::IMAGE)?;
+    let spec = place.spec("{user: '1000:1000'}")?;
+    let failure = Pen::start(&backend, &spec, Lifetime::UntilDisconnect).unwrap_err().cause;
+    let said = failure.to_string();
+    assert!(said.contains("/workspace"), "{said}");
+    assert_eq!(left_over(&place)?, "");
     Ok(())
 }
 

@@ -257,7 +257,7 @@ impl Container {
     /// Starts it and compares it with the request.
     fn start(&mut self, asked: &ContainerCreateBody, image: &str) -> Result<(), DockerFailure> {
         self.engine.start(&self.id)?;
-        self.inspection = self.engine.inspect(&self.id)?;
+        self.inspection = self.look()?.ok_or_else(|| self.ended(None))?;
         let differences = inspection::differences(asked, image, &self.inspection);
         if !differences.is_empty() {
             return Err(DockerFailure::Differs(differences));
@@ -267,18 +267,18 @@ impl Container {
                 self.first_process = pid;
                 Ok(())
             }
-            None => Err(self.ended(&self.inspection)),
+            None => Err(self.ended(Some(&self.inspection))),
         }
     }
 
     fn meet(&self, watch: &Watch) -> Result<UnixStream, DockerFailure> {
         let look = || {
-            let running = self.engine.inspect(&self.id)?.state.and_then(|state| state.running);
+            let running = self.look()?.and_then(|found| found.state?.running);
             Ok(if running == Some(true) { Life::Lives } else { Life::Ended })
         };
         match self.place.meet(watch, SERVES_WITHIN, look)? {
             Met::Stream(stream) => Ok(stream),
-            Met::Ended => Err(self.ended(&self.engine.inspect(&self.id)?)),
+            Met::Ended => Err(self.ended(self.look()?.as_ref())),
             Met::TooLate => Err(DockerFailure::Silent {
                 seconds: SERVES_WITHIN.as_secs(),
                 said: self.engine.said(&self.id),
@@ -286,9 +286,18 @@ impl Container {
         }
     }
 
-    fn ended(&self, inspection: &ContainerInspectResponse) -> DockerFailure {
-        let code = inspection.state.as_ref().and_then(|state| state.exit_code).unwrap_or_default();
-        DockerFailure::Ended { code, said: self.engine.said(&self.id) }
+    /// What the engine says of it now; `None` if it ended and took itself away.
+    fn look(&self) -> Result<Option<ContainerInspectResponse>, DockerFailure> {
+        match self.engine.inspect(&self.id) {
+            Err(DockerFailure::Refused { status: 404, .. }) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    fn ended(&self, inspection: Option<&ContainerInspectResponse>) -> DockerFailure {
+        let code = inspection.and_then(|found| found.state.as_ref()?.exit_code);
+        let said = self.place.last_words().unwrap_or_else(|| self.engine.said(&self.id));
+        DockerFailure::Ended { code, said }
     }
 }
 

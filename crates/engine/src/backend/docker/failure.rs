@@ -88,8 +88,8 @@ pub enum DockerFailure {
     Plan(#[source] clawpen_wire::supervisor::codec::EncodeError),
     #[error("the container's supervisor did not answer within {seconds} s{}", last_words(.said))]
     Silent { seconds: u64, said: String },
-    #[error("the container ended at once (exit code {code}){}", last_words(.said))]
-    Ended { code: i64, said: String },
+    #[error("the container ended at once{}{}", exit_code(*.code), last_words(.said))]
+    Ended { code: Option<i64>, said: String },
     #[error("cannot {what} `{}`", .path.display())]
     Local {
         what: &'static str,
@@ -111,6 +111,10 @@ pub enum DockerFailure {
     SetupFailed(String),
     #[error("cannot start the thread that talks to the Docker engine")]
     Runtime(#[source] io::Error),
+}
+
+fn exit_code(code: Option<i64>) -> String {
+    code.map(|code| format!(" (exit code {code})")).unwrap_or_default()
 }
 
 fn last_words(text: &str) -> String {

@@ -5,6 +5,7 @@
 //!            inside/   0777, mounted into the container
 //!                 plan     written by the host, read by the supervisor at its start
 //!                 s        the supervisor's socket, when it serves
+//!                 failure  its last words, if it cannot
 //!            s         the same socket, after the host has moved it
 //! ```
 //!
@@ -15,7 +16,7 @@
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -32,6 +33,9 @@ use super::failure::DockerFailure;
 pub(super) const SOCKET: &str = "s";
 /// What the supervisor is to do.
 pub(super) const PLAN: &str = "plan";
+/// Why the supervisor could not serve.
+const FAILURE: &str = "failure";
+const LONGEST_WORDS: u64 = 2048;
 const INSIDE: &str = "inside";
 /// How often a wait looks whether the container still lives.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -170,6 +174,15 @@ impl MeetingPlace {
     /// Connects once more.
     pub(super) fn connect(&self) -> io::Result<UnixStream> {
         connect_in(&self.directory)
+    }
+
+    /// What the supervisor wrote down when it could not serve.
+    pub(super) fn last_words(&self) -> Option<String> {
+        let file = fs::File::open(self.inside().join(FAILURE)).ok()?;
+        let mut text = Vec::new();
+        file.take(LONGEST_WORDS).read_to_end(&mut text).ok()?;
+        let text = String::from_utf8_lossy(&text);
+        Some(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
     }
 
     /// Leaves the socket for later.
