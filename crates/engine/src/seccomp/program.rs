@@ -115,10 +115,11 @@ fn search(ranges: &[Range]) -> Vec<Instruction> {
         return apply(middle.rule);
     }
     let (left, right) = (search(left), search(right));
-    let mut code = vec![
-        Instruction { code: JUMP_IF_AT_LEAST, if_true: 0, if_false: 1, value: middle.first },
-        jump(left.len()),
-    ];
+    let mut code = match u8::try_from(left.len()) {
+        Ok(over) => vec![at_least(middle.first, over, 0)],
+        // Too far for a conditional jump: a plain one goes any distance.
+        Err(_) => vec![at_least(middle.first, 0, 1), jump(left.len())],
+    };
     code.extend(left);
     code.extend(right);
     code
@@ -135,20 +136,25 @@ fn apply(rule: Rule) -> Vec<Instruction> {
     }
 }
 
-/// Each test that fails jumps behind the case; all that hold fall through to its verdict.
+/// Each test that fails jumps behind the case; all that hold fall through to its verdict. Built from
+/// its end, so that each test knows how far that is.
 fn case(case: &Case) -> Vec<Instruction> {
-    let mut code = Vec::new();
-    let mut left = case.when.len();
-    for Test { argument, mask, equals } in case.when {
-        left -= 1;
+    let mut code = vec![answer(case.then)];
+    for Test { argument, mask, equals } in case.when.iter().rev() {
+        // A case has a handful of tests; a longer one would not pass the tests of this module.
+        let behind = u8::try_from(code.len()).unwrap_or(u8::MAX);
+        code.insert(0, Instruction { code: JUMP_IF_EQUAL, if_true: 0, if_false: behind, value: *equals });
+        if *mask != u32::MAX {
+            code.insert(0, Instruction { code: AND, if_true: 0, if_false: 0, value: *mask });
+        }
         // The kernel is little-endian on every architecture above: the lower half comes first.
-        code.push(load(FIRST_ARGUMENT + 8 * u32::from(*argument)));
-        code.push(Instruction { code: AND, if_true: 0, if_false: 0, value: *mask });
-        code.push(Instruction { code: JUMP_IF_EQUAL, if_true: 1, if_false: 0, value: *equals });
-        code.push(jump(left * 4 + 1));
+        code.insert(0, load(FIRST_ARGUMENT + 8 * u32::from(*argument)));
     }
-    code.push(answer(case.then));
     code
+}
+
+const fn at_least(value: u32, if_true: u8, if_false: u8) -> Instruction {
+    Instruction { code: JUMP_IF_AT_LEAST, if_true, if_false, value }
 }
 
 const fn load(offset: u32) -> Instruction {
