@@ -50,7 +50,10 @@ pub struct Streams<'a> {
 
 impl std::fmt::Debug for Streams<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Streams").field("source", &self.source).field("tty", &self.tty).finish_non_exhaustive()
+        f.debug_struct("Streams")
+            .field("source", &self.source)
+            .field("tty", &self.tty)
+            .finish_non_exhaustive()
     }
 }
 
@@ -63,7 +66,8 @@ impl<'a> Streams<'a> {
         tty: Tty<'a>,
     ) -> io::Result<Self> {
         let quit = Signal::new(libc::SIGQUIT);
-        let wanted = [Some(Signal::INT), Some(Signal::TERM), Some(Signal::HUP), quit, Some(Signal::WINCH)];
+        let wanted =
+            [Some(Signal::INT), Some(Signal::TERM), Some(Signal::HUP), quit, Some(Signal::WINCH)];
         let wanted: Vec<Signal> = wanted.into_iter().flatten().collect();
         Ok(Self { out, err, source, tty, signals: SignalFd::new(&wanted)?, asked: 0 })
     }

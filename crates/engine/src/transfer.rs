@@ -14,9 +14,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use clawpen_os::beneath::{self, Existing, Kind, Open};
-use clawpen_wire::supervisor::{
-    ErrorCode, FileKind, Links, Listing, Parents, Place, WriteMode,
-};
+use clawpen_wire::supervisor::{ErrorCode, FileKind, Links, Listing, Parents, Place, WriteMode};
 
 use crate::channel::{CallError, Channel, WriteOptions};
 
@@ -90,11 +88,7 @@ fn pen(path: &Path) -> impl FnOnce(CallError) -> TransferError {
 }
 
 impl<'a> Transfer<'a> {
-    pub fn new(
-        channel: &'a mut Channel,
-        trees: Trees,
-        watch: &'a mut dyn FnMut(Progress),
-    ) -> Self {
+    pub fn new(channel: &'a mut Channel, trees: Trees, watch: &'a mut dyn FnMut(Progress)) -> Self {
         Self { channel, trees, progress: Progress::default(), watch }
     }
 
@@ -113,17 +107,24 @@ impl<'a> Transfer<'a> {
 
     /// Copies `from` in the sandbox to `to` on the host; into it, if that is a directory.
     pub fn out_of_pen(mut self, from: &Path, to: &Path) -> Result<Progress, TransferError> {
-        let stat = self.channel.stat(Place::InPen(from.to_owned()), Links::Follow).map_err(pen(from))?;
+        let stat =
+            self.channel.stat(Place::InPen(from.to_owned()), Links::Follow).map_err(pen(from))?;
         let (directory, name) = if to.is_dir() {
             (to.to_owned(), from.file_name().unwrap_or(OsStr::new("pen")).to_owned())
         } else {
             let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let name = to.file_name().ok_or(io::ErrorKind::InvalidInput.into()).map_err(host(to))?;
+            let name =
+                to.file_name().ok_or(io::ErrorKind::InvalidInput.into()).map_err(host(to))?;
             (parent.unwrap_or(Path::new(".")).to_owned(), name.to_owned())
         };
         let root = beneath::open_root(&directory).map_err(host(&directory))?;
         let kind = stat.metadata.kind;
-        self.get(&Source { path: from.to_owned(), kind, mode: stat.metadata.permissions }, root.as_fd(), &name, 0)?;
+        self.get(
+            &Source { path: from.to_owned(), kind, mode: stat.metadata.permissions },
+            root.as_fd(),
+            &name,
+            0,
+        )?;
         Ok(self.progress)
     }
 
@@ -155,13 +156,19 @@ impl<'a> Transfer<'a> {
         match stat.kind {
             Kind::File => {
                 let file = beneath::open(directory, shown, Open::Read).map_err(host(shown))?;
-                let mut source = Counted { inner: File::from(file), transfer: &mut self.progress, watch: self.watch };
+                let mut source = Counted {
+                    inner: File::from(file),
+                    transfer: &mut self.progress,
+                    watch: self.watch,
+                };
                 let options = WriteOptions {
                     mode: WriteMode::Replace,
                     parents: Parents::Required,
                     permissions: stat.mode & 0o777,
                 };
-                self.channel.write(Place::InPen(to.to_owned()), options, &mut source).map_err(pen(to))?;
+                self.channel
+                    .write(Place::InPen(to.to_owned()), options, &mut source)
+                    .map_err(pen(to))?;
                 self.progress.files += 1;
                 self.told();
                 Ok(())
@@ -176,7 +183,8 @@ impl<'a> Transfer<'a> {
                 self.channel
                     .mkdir(Place::InPen(to.to_owned()), stat.mode & 0o777, Parents::Make)
                     .map_err(pen(to))?;
-                let opened = beneath::open(directory, shown, Open::Directory).map_err(host(shown))?;
+                let opened =
+                    beneath::open(directory, shown, Open::Directory).map_err(host(shown))?;
                 for name in names(opened.as_fd()).map_err(host(shown))? {
                     self.put(opened.as_fd(), &name, &to.join(&name), depth + 1)?;
                 }

@@ -232,7 +232,7 @@ pub fn decide(
     spec: &ContainerSpec,
     docker: &DockerConfig,
     native: &NativeSettings,
-    offer: &Offer,
+    offer: Offer,
 ) -> Result<NativePen, Vec<KeyRefused>> {
     let mut refused = Vec::new();
     let root = check(&mut refused, root(docker, native)).unwrap_or(Root::HostView);

@@ -108,13 +108,11 @@ fn outer(output: &Output) -> Result<Outcome, CommandError> {
         .env("OPENCLAW_CONFIG_PATH", state.0.join("openclaw.json"))
         .status()?;
     drop(state);
-    match status.code() {
-        Some(code) => Ok(Outcome::Code(u8::try_from(code).unwrap_or(exit::ERROR))),
-        None => {
-            output.note("error: the measuring process was killed");
-            Ok(Outcome::Code(exit::ERROR))
-        }
-    }
+    let Some(code) = status.code() else {
+        output.note("error: the measuring process was killed");
+        return Ok(Outcome::Code(exit::ERROR));
+    };
+    Ok(Outcome::Code(u8::try_from(code).unwrap_or(exit::ERROR)))
 }
 
 /// A directory that goes with its value.
@@ -124,9 +122,10 @@ impl Scratch {
     fn make() -> Result<Self, CommandError> {
         use std::os::unix::fs::DirBuilderExt as _;
         let path = std::env::temp_dir().join(format!("clawpen-bench-{}", std::process::id()));
-        std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|cause| {
-            CommandError::Write { path: path.display().to_string(), cause }
-        })?;
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .map_err(|cause| CommandError::Write { path: path.display().to_string(), cause })?;
         Ok(Self(path))
     }
 }
@@ -217,5 +216,6 @@ fn program(name: &str) -> Option<PathBuf> {
 
 fn is_program(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
-    std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    std::fs::metadata(file)
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }

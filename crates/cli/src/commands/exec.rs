@@ -30,7 +30,7 @@ const JSON_INPUT: u64 = 64 << 20;
 /// A command that times out may tidy up for so long.
 const GRACE: Duration = Duration::from_millis(500);
 
-pub(crate) fn run(args: &ExecArgs, output: &Output) -> Result<Outcome, CommandError> {
+pub(crate) fn run(args: &ExecArgs, output: &Output) -> Outcome {
     let input = if args.interactive { Wants::Input } else { Wants::Nothing };
     let job = Job {
         argv: args.command.clone(),
@@ -45,11 +45,11 @@ pub(crate) fn run(args: &ExecArgs, output: &Output) -> Result<Outcome, CommandEr
     } else {
         in_sandbox(&job, &args.target, output)
     };
-    Ok(done.unwrap_or_else(|error| failed(&error, output)))
+    done.unwrap_or_else(|error| failed(&error, output))
 }
 
 /// A login shell: bash where there is one.
-pub(crate) fn shell(args: &ShellArgs, output: &Output) -> Result<Outcome, CommandError> {
+pub(crate) fn shell(args: &ShellArgs, output: &Output) -> Outcome {
     let is_terminal = terminal::is_terminal(io::stdin().as_fd());
     let script = "if [ -x /bin/bash ]; then exec /bin/bash -l; fi; exec /bin/sh -l";
     let job = Job {
@@ -60,7 +60,7 @@ pub(crate) fn shell(args: &ShellArgs, output: &Output) -> Result<Outcome, Comman
         input: Wants::Input,
         terminal: if is_terminal { Wants::Input } else { Wants::Nothing },
     };
-    Ok(in_sandbox(&job, &args.target, output).unwrap_or_else(|error| failed(&error, output)))
+    in_sandbox(&job, &args.target, output).unwrap_or_else(|error| failed(&error, output))
 }
 
 /// What to run.
@@ -156,11 +156,7 @@ fn in_sandbox(
 }
 
 /// Runs the command with our streams; the terminal is as it was when this returns, however it does.
-fn attended(
-    job: &Job<'_>,
-    command: &Command,
-    sandbox: &mut Sandbox,
-) -> Result<Exited, CallError> {
+fn attended(job: &Job<'_>, command: &Command, sandbox: &mut Sandbox) -> Result<Exited, CallError> {
     let (stdin, stdout) = (io::stdin(), io::stdout());
     let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
     let source = match job.input {
@@ -172,11 +168,9 @@ fn attended(
         Some(_) => Tty::Follows(stdout.as_fd()),
     };
     // Signals are ours before the terminal is raw: none can end us in between.
-    let mut streams =
-        Streams::new(&mut out, &mut err, source, tty).map_err(CallError::Local)?;
-    let is_raw = job.input == Wants::Input
-        && command.tty.is_some()
-        && terminal::is_terminal(stdin.as_fd());
+    let mut streams = Streams::new(&mut out, &mut err, source, tty).map_err(CallError::Local)?;
+    let is_raw =
+        job.input == Wants::Input && command.tty.is_some() && terminal::is_terminal(stdin.as_fd());
     let raw = if is_raw { RawMode::enter(stdin.as_fd()).ok() } else { None };
     let ended = sandbox.channel()?.exec(command, &mut streams);
     drop(raw);
@@ -215,11 +209,7 @@ fn code(end: End) -> u8 {
     }
 }
 
-fn not_run(
-    error: CallError,
-    command: &Command,
-    output: &Output,
-) -> Result<Outcome, CommandError> {
+fn not_run(error: CallError, command: &Command, output: &Output) -> Result<Outcome, CommandError> {
     let program = command.argv.first().map_or(OsStr::new(""), OsString::as_os_str);
     let program = safe(&program.to_string_lossy());
     let code = match error.failure().map(|failure| failure.code) {

@@ -10,8 +10,7 @@ use clawpen_engine::channel::{CallError, Channel, WriteOptions};
 use clawpen_engine::transfer::{Progress, Transfer, Trees};
 use clawpen_wire::pen::Lifetime;
 use clawpen_wire::supervisor::{
-    Depth, Entry, FileKind, Links, Listing, Metadata, OnExisting, Parents, Place, StatResult,
-    WriteMode,
+    Depth, Entry, FileKind, Links, Listing, Metadata, OnExisting, Place, StatResult, WriteMode,
 };
 use serde_json::{Value, json};
 
@@ -44,7 +43,8 @@ pub(crate) fn run(command: FsCommand, output: &Output) -> Result<Outcome, Comman
                 (false, true) => WriteMode::Create,
                 (false, false) => WriteMode::Replace,
             };
-            let options = WriteOptions { mode, parents: make(parents), ..WriteOptions::default() };
+            let options =
+                WriteOptions { mode, parents: parents.wanted(), ..WriteOptions::default() };
             let place = pen.place(&path);
             let written = pen.channel.write(place, options, &mut io::stdin().lock());
             written.map(drop).map_err(failed("write", &path))
@@ -87,7 +87,7 @@ pub(crate) fn run(command: FsCommand, output: &Output) -> Result<Outcome, Comman
             moved.map_err(failed("move", &from))
         }),
         FsCommand::Mkdir { path, parents, target } => with(&target, output, |pen| {
-            let made = pen.channel.mkdir(pen.place(&path), 0o755, make(parents));
+            let made = pen.channel.mkdir(pen.place(&path), 0o755, parents.wanted());
             made.map_err(failed("make", &path))
         }),
         FsCommand::Cp { from, to, recursive, target } => with(&target, output, |pen| {
@@ -145,10 +145,6 @@ fn reader_left(error: CallError) -> Result<(), CallError> {
     }
 }
 
-const fn make(parents: bool) -> Parents {
-    if parents { Parents::Make } else { Parents::Required }
-}
-
 fn copy(
     pen: &mut Pen<'_>,
     from: &str,
@@ -166,8 +162,7 @@ fn copy(
                 Trees::Refuse => Depth::One,
             };
             let (source_place, target_place) = (pen.place(&source), pen.place(&target));
-            let copied =
-                pen.channel.copy(source_place, target_place, depth, OnExisting::Replace);
+            let copied = pen.channel.copy(source_place, target_place, depth, OnExisting::Replace);
             return copied.map_err(failed("copy", &source));
         }
         (None, Some(target)) => {
@@ -186,10 +181,8 @@ fn copy(
     meter.end(output);
     let progress = done?;
     if progress.passed_over > 0 {
-        output.note(&format!(
-            "note: {} links or special files were left out",
-            progress.passed_over
-        ));
+        output
+            .note(&format!("note: {} links or special files were left out", progress.passed_over));
     }
     Ok(())
 }

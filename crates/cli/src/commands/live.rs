@@ -22,9 +22,9 @@ pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<Outcome, Comman
     let engines = Engines::default();
     let mut sandbox = prepared.open(&engines, Lifetime::UntilDisconnect)?;
     let lines = match &mut sandbox {
-        Sandbox::Native(pen) => pen.look_again().map_err(|error| {
-            OpenError::Refused(vec![error.to_string()])
-        })?,
+        Sandbox::Native(pen) => {
+            pen.look_again().map_err(|error| OpenError::Refused(vec![error.to_string()]))?
+        }
         Sandbox::Docker(_) => sandbox.facts().to_vec(),
     };
     let backend = sandbox.backend();
@@ -74,7 +74,12 @@ fn table(lines: &[Line], output: &Output) -> Vec<String> {
         .iter()
         .map(|line| {
             let side = |text: &Option<String>| text.as_deref().map_or("-".to_owned(), cell);
-            [cell(&line.fact.to_string()), cell(&line.asked), side(&line.outside), side(&line.inside)]
+            [
+                cell(&line.fact.to_string()),
+                cell(&line.asked),
+                side(&line.outside),
+                side(&line.inside),
+            ]
         })
         .collect();
     let head = ["", "asked", "from outside", "from inside"];

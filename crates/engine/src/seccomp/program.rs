@@ -143,7 +143,10 @@ fn case(case: &Case) -> Vec<Instruction> {
     for Test { argument, mask, equals } in case.when.iter().rev() {
         // A case has a handful of tests; a longer one would not pass the tests of this module.
         let behind = u8::try_from(code.len()).unwrap_or(u8::MAX);
-        code.insert(0, Instruction { code: JUMP_IF_EQUAL, if_true: 0, if_false: behind, value: *equals });
+        code.insert(
+            0,
+            Instruction { code: JUMP_IF_EQUAL, if_true: 0, if_false: behind, value: *equals },
+        );
         if *mask != u32::MAX {
             code.insert(0, Instruction { code: AND, if_true: 0, if_false: 0, value: *mask });
         }

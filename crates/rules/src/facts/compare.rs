@@ -295,14 +295,13 @@ impl Table<'_> {
         }
         let asked = self.asked.cgroup;
         let seen = self.observed.outside.as_ref().and_then(|seen: &Outside| seen.cgroup);
-        let rows: [(&'static str, fn(CgroupLimits) -> Option<u64>); 3] = [
-            ("memory", |limits| limits.memory),
-            ("pids", |limits| limits.pids),
-            ("cpu", |limits| limits.cpu_millis),
-        ];
-        for (name, pick) in rows {
-            let Some(wanted) = pick(asked) else { continue };
-            let seen = seen.and_then(pick);
+        let CgroupLimits { memory, pids, cpu_millis } = seen.unwrap_or_default();
+        for (name, wanted, seen) in [
+            ("memory", asked.memory, memory),
+            ("pids", asked.pids, pids),
+            ("cpu", asked.cpu_millis, cpu_millis),
+        ] {
+            let Some(wanted) = wanted else { continue };
             let found = Found {
                 asked: wanted.to_string(),
                 outside: seen.map(|limit| limit.to_string()),

@@ -146,11 +146,7 @@ impl RlimitKind {
     }
 }
 
-pub(super) fn decide(
-    docker: &DockerConfig,
-    offer: &Offer,
-    refused: &mut Vec<KeyRefused>,
-) -> Limits {
+pub(super) fn decide(docker: &DockerConfig, offer: Offer, refused: &mut Vec<KeyRefused>) -> Limits {
     let asked = positive(docker.pids_limit.as_ref()).map(|(number, _)| whole(number));
     let memory = amount(docker.memory.as_ref(), offer.memory, refused);
     let memory_and_swap = swap(docker, offer, memory, refused);
@@ -218,7 +214,7 @@ fn amount(
 /// Memory and swap together; `-1` asks for no limit of swap, which is what there is without it.
 fn swap(
     docker: &DockerConfig,
-    offer: &Offer,
+    offer: Offer,
     memory: Option<u64>,
     refused: &mut Vec<KeyRefused>,
 ) -> Option<u64> {

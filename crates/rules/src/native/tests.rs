@@ -26,7 +26,7 @@ impl HostFiles for Directory {
     }
 }
 
-fn ask(docker: &str, rootfs: Option<&str>, offer: &Offer) -> Result<NativePen, Vec<KeyRefused>> {
+fn ask(docker: &str, rootfs: Option<&str>, offer: Offer) -> Result<NativePen, Vec<KeyRefused>> {
     let text = format!("{{agents: {{defaults: {{sandbox: {{docker: {docker}}}}}}}}}");
     let config = Config::from_tree(json5::parse(&text, FileId(0)).unwrap().root, vec![]);
     let session = Session::resolve(&config, "agent:main:main");
@@ -58,7 +58,7 @@ fn ask(docker: &str, rootfs: Option<&str>, offer: &Offer) -> Result<NativePen, V
 
 /// The last part of each refused key.
 #[track_caller]
-fn check(docker: &str, offer: &Offer, expected: &[&str]) {
+fn check(docker: &str, offer: Offer, expected: &[&str]) {
     let refused = ask(docker, None, offer).err().unwrap_or_default();
     let keys: Vec<&str> = refused
         .iter()
@@ -74,7 +74,7 @@ fn check(docker: &str, offer: &Offer, expected: &[&str]) {
 
 #[test]
 fn a_config_that_says_nothing_is_a_closed_pen() {
-    let pen = ask("{}", None, &ALL).unwrap();
+    let pen = ask("{}", None, ALL).unwrap();
     assert_eq!(pen.root(), &Root::HostView);
     assert_eq!(pen.user(), PenUser { uid: 1001, gid: 1002 });
     assert_eq!(pen.workdir(), "/workspace");
@@ -101,28 +101,28 @@ fn a_config_that_says_nothing_is_a_closed_pen() {
 
 #[test]
 fn what_native_cannot_keep_is_refused_by_name() {
-    check("{image: 'debian:12'}", &ALL, &["image"]);
-    check("{readOnlyRoot: false}", &ALL, &["readOnlyRoot"]);
-    check("{network: 'bridge'}", &ALL, &["network"]);
-    check("{network: ''}", &ALL, &["network"]);
-    check("{network: 'none'}", &ALL, &[]);
-    check("{gpus: 'all'}", &ALL, &["gpus"]);
-    check("{seccompProfile: '/p.json'}", &ALL, &["seccompProfile"]);
-    check("{apparmorProfile: 'docker-default'}", &ALL, &["apparmorProfile"]);
-    check("{seccompProfile: ' ', apparmorProfile: ''}", &ALL, &[]);
+    check("{image: 'debian:12'}", ALL, &["image"]);
+    check("{readOnlyRoot: false}", ALL, &["readOnlyRoot"]);
+    check("{network: 'bridge'}", ALL, &["network"]);
+    check("{network: ''}", ALL, &["network"]);
+    check("{network: 'none'}", ALL, &[]);
+    check("{gpus: 'all'}", ALL, &["gpus"]);
+    check("{seccompProfile: '/p.json'}", ALL, &["seccompProfile"]);
+    check("{apparmorProfile: 'docker-default'}", ALL, &["apparmorProfile"]);
+    check("{seccompProfile: ' ', apparmorProfile: ''}", ALL, &[]);
     check(
         "{gpus: 'all', network: 'bridge', memory: '1g', user: 'node'}",
-        &Offer::default(),
+        Offer::default(),
         &["network", "gpus", "user", "memory"],
     );
 }
 
 #[test]
 fn an_image_may_be_named_when_its_directory_is() {
-    let pen = ask("{image: 'debian:12'}", Some("/srv/debian/"), &ALL).unwrap();
+    let pen = ask("{image: 'debian:12'}", Some("/srv/debian/"), ALL).unwrap();
     assert_eq!(pen.root(), &Root::Directory("/srv/debian".into()));
     for path in ["debian", "/", "/x/.."] {
-        let refused = ask("{}", Some(path), &ALL).unwrap_err();
+        let refused = ask("{}", Some(path), ALL).unwrap_err();
         assert_eq!(refused[0].origin.key, "native.rootfs", "{path}");
     }
 }
@@ -132,31 +132,31 @@ fn users_are_numbers() {
     for (user, expected) in
         [("1000", (1000, 1000)), ("0:0", (0, 0)), ("root", (0, 0)), ("5:7", (5, 7))]
     {
-        let pen = ask(&format!("{{user: '{user}'}}"), None, &ALL).unwrap();
+        let pen = ask(&format!("{{user: '{user}'}}"), None, ALL).unwrap();
         assert_eq!((pen.user().uid, pen.user().gid), expected, "{user}");
     }
     for user in ["node", "1000:staff", "4294967295", "1000:"] {
         let expected: &[&str] = if user == "1000:" { &[] } else { &["user"] };
-        check(&format!("{{user: '{user}'}}"), &ALL, expected);
+        check(&format!("{{user: '{user}'}}"), ALL, expected);
     }
 }
 
 #[test]
 fn limits_need_somebody_who_keeps_them() {
-    check("{memory: '1g'}", &Offer::default(), &["memory"]);
-    check("{cpus: 1.5}", &Offer::default(), &["cpus"]);
-    check("{memory: '1g', memorySwap: '2g'}", &Offer { swap: Support::No, ..ALL }, &["memorySwap"]);
-    check("{memorySwap: '2g'}", &ALL, &["memorySwap"]);
-    check("{memory: '2g', memorySwap: '1g'}", &ALL, &["memorySwap"]);
-    check("{memory: 'lots'}", &ALL, &["memory"]);
-    check("{ulimits: {nofiles: 5}}", &ALL, &["ulimits.nofiles"]);
-    check("{ulimits: {nofile: '9:5'}}", &ALL, &["ulimits.nofile"]);
-    check("{pidsLimit: 64}", &Offer::default(), &[]);
-    let pen = ask("{pidsLimit: 64}", None, &Offer::default()).unwrap();
+    check("{memory: '1g'}", Offer::default(), &["memory"]);
+    check("{cpus: 1.5}", Offer::default(), &["cpus"]);
+    check("{memory: '1g', memorySwap: '2g'}", Offer { swap: Support::No, ..ALL }, &["memorySwap"]);
+    check("{memorySwap: '2g'}", ALL, &["memorySwap"]);
+    check("{memory: '2g', memorySwap: '1g'}", ALL, &["memorySwap"]);
+    check("{memory: 'lots'}", ALL, &["memory"]);
+    check("{ulimits: {nofiles: 5}}", ALL, &["ulimits.nofiles"]);
+    check("{ulimits: {nofile: '9:5'}}", ALL, &["ulimits.nofile"]);
+    check("{pidsLimit: 64}", Offer::default(), &[]);
+    let pen = ask("{pidsLimit: 64}", None, Offer::default()).unwrap();
     assert_eq!((pen.limits().pids, pen.limits().pids_by), (64, Keeper::UserNamespace));
     let text = "{memory: '512m', memorySwap: 1073741824, cpus: 0.5, pidsLimit: 100, \
                 ulimits: {nofile: '1024:2048', core: 0, nproc: {soft: 5, hard: 6}, cpu: 'unlimited'}}";
-    let limits = ask(text, None, &ALL).unwrap().limits().clone();
+    let limits = ask(text, None, ALL).unwrap().limits().clone();
     let rlimit = |kind, soft, hard| Rlimit { kind, soft: Bound::At(soft), hard: Bound::At(hard) };
     assert_eq!(
         limits,
@@ -200,39 +200,39 @@ fn amounts_are_read_as_the_engine_reads_them() {
 #[test]
 fn memory_directories_take_few_options() {
     let pen =
-        ask("{tmpfs: ['/tmp:size=64m,noexec,mode=700', '/cache', '/tmp:size=1k']}", None, &ALL);
+        ask("{tmpfs: ['/tmp:size=64m,noexec,mode=700', '/cache', '/tmp:size=1k']}", None, ALL);
     let pen = pen.unwrap();
     assert_eq!(
         pen.tmpfs(),
         [Tmpfs::plain("/cache"), Tmpfs { bytes: 1024, ..Tmpfs::plain("/tmp") }]
     );
-    let pen = ask("{tmpfs: ['/x:size=64m,noexec,mode=700']}", None, &ALL).unwrap();
+    let pen = ask("{tmpfs: ['/x:size=64m,noexec,mode=700']}", None, ALL).unwrap();
     let expected =
         Tmpfs { path: "/x".into(), bytes: 64 << 20, mode: 0o700, programs: Programs::Refused };
     assert_eq!(pen.tmpfs(), [expected]);
     for option in ["uid=5", "ro", "nr_inodes=5", "size=x", "mode=4755"] {
-        check(&format!("{{tmpfs: ['/x:{option}']}}"), &ALL, &["tmpfs"]);
+        check(&format!("{{tmpfs: ['/x:{option}']}}"), ALL, &["tmpfs"]);
     }
-    check("{tmpfs: ['/dev/shm:size=1m']}", &ALL, &[]);
+    check("{tmpfs: ['/dev/shm:size=1m']}", ALL, &[]);
 }
 
 #[test]
 fn nothing_covers_what_the_pen_is_made_of() {
-    check("{tmpfs: ['/etc']}", &ALL, &["tmpfs"]);
-    check("{tmpfs: ['/usr/local']}", &ALL, &["tmpfs"]);
-    check("{workdir: '/usr/src'}", &ALL, &["workdir"]);
-    check("{binds: ['/ws/a:/opt/a', '/ws/b:/lib64/x']}", &ALL, &["binds.1"]);
-    check("{binds: ['/ws/a:/opt/a:ro']}", &ALL, &[]);
+    check("{tmpfs: ['/etc']}", ALL, &["tmpfs"]);
+    check("{tmpfs: ['/usr/local']}", ALL, &["tmpfs"]);
+    check("{workdir: '/usr/src'}", ALL, &["workdir"]);
+    check("{binds: ['/ws/a:/opt/a', '/ws/b:/lib64/x']}", ALL, &["binds.1"]);
+    check("{binds: ['/ws/a:/opt/a:ro']}", ALL, &[]);
 }
 
 #[test]
 fn names_and_servers_are_addresses() {
-    check("{dns: ['9.9.9.9', '', '::1']}", &ALL, &[]);
-    check("{dns: ['one.example']}", &ALL, &["dns"]);
-    check("{dns: ['1.1.1.1', '1.1.1.2', '1.1.1.3', '1.1.1.4']}", &ALL, &["dns"]);
-    check("{extraHosts: ['db:10.0.0.5', 'v6:[::1]', 'w=10.0.0.6']}", &ALL, &[]);
+    check("{dns: ['9.9.9.9', '', '::1']}", ALL, &[]);
+    check("{dns: ['one.example']}", ALL, &["dns"]);
+    check("{dns: ['1.1.1.1', '1.1.1.2', '1.1.1.3', '1.1.1.4']}", ALL, &["dns"]);
+    check("{extraHosts: ['db:10.0.0.5', 'v6:[::1]', 'w=10.0.0.6']}", ALL, &[]);
     for entry in ["db:host-gateway", "db", "a b:10.0.0.1", ":10.0.0.1", "a\\nb:10.0.0.1"] {
-        check(&format!("{{extraHosts: ['{entry}']}}"), &ALL, &["extraHosts"]);
+        check(&format!("{{extraHosts: ['{entry}']}}"), ALL, &["extraHosts"]);
     }
 }
 

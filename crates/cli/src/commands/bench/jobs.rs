@@ -115,10 +115,15 @@ impl Bench {
             (Some(ours), Some((_, bwrap))) => within(ours.p50, 0.8 * bwrap.p50),
             _ => Verdict::Shown,
         };
-        let mut first = times("native: nothing to first result", ours, "<= 0.8x bwrap".into(), verdict);
+        let mut first =
+            times("native: nothing to first result", ours, "<= 0.8x bwrap".into(), verdict);
         first.rival = rival;
-        let process =
-            times("the same as a process: clawpen exec", whole.summary(), String::new(), Verdict::Shown);
+        let process = times(
+            "the same as a process: clawpen exec",
+            whole.summary(),
+            String::new(),
+            Verdict::Shown,
+        );
         Ok(vec![first, process])
     }
 
@@ -148,7 +153,13 @@ impl Bench {
         const JOB: &str = "docker: exec true";
         let skipped = |reason: String| {
             let budget = String::new();
-            Row { job: JOB, ours: Measured::Not(reason), rival: None, budget, verdict: Verdict::Shown }
+            Row {
+                job: JOB,
+                ours: Measured::Not(reason),
+                rival: None,
+                budget,
+                verdict: Verdict::Shown,
+            }
         };
         let cli = match DockerCli::start(IMAGE) {
             Ok(cli) => cli,
@@ -242,7 +253,12 @@ impl Bench {
                 "<= 512 KiB".into(),
                 if kib <= 512 { Verdict::Met } else { Verdict::Missed },
             ),
-            None => figure("  memory of each (PSS)", "only root can see".into(), String::new(), Verdict::Shown),
+            None => figure(
+                "  memory of each (PSS)",
+                "only root can see".into(),
+                String::new(),
+                Verdict::Shown,
+            ),
         };
         Ok(vec![
             figure(

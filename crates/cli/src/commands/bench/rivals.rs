@@ -33,9 +33,8 @@ pub(super) fn plain() -> Rival {
 
 /// `bwrap --unshare-all` with the mounts that a pen has; `None` if it is missing or does not work.
 pub(super) fn bwrap(workspace: &Path) -> Option<Rival> {
-    let mut arguments: Vec<String> = ["--unshare-all", "--die-with-parent", "--as-pid-1"]
-        .map(str::to_owned)
-        .into();
+    let mut arguments: Vec<String> =
+        ["--unshare-all", "--die-with-parent", "--as-pid-1"].map(str::to_owned).into();
     let mut push = |words: &[&str]| arguments.extend(words.iter().map(|word| (*word).to_owned()));
     push(&["--ro-bind", "/usr", "/usr"]);
     for name in ["bin", "sbin", "lib", "lib32", "lib64", "libx32"] {

@@ -100,7 +100,10 @@ impl Drop for RunDirectory {
 #[cfg(feature = "fault-switches")]
 fn fault_switches() -> Vec<CString> {
     let fault = std::env::var("CLAWPEN_FAULT").ok();
-    fault.and_then(|fault| CString::new(format!("CLAWPEN_FAULT={fault}")).ok()).into_iter().collect()
+    fault
+        .and_then(|fault| CString::new(format!("CLAWPEN_FAULT={fault}")).ok())
+        .into_iter()
+        .collect()
 }
 
 #[cfg(not(feature = "fault-switches"))]
