@@ -4,7 +4,6 @@
 //! here and does not count. Run as root on the native backend and again as an ordinary user.
 #![forbid(unsafe_code)]
 #![expect(clippy::expect_used, reason = "a test without its set-up cannot go on")]
-#![expect(clippy::print_stdout, reason = "the table is part of what this test shows")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

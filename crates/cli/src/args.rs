@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use clawpen_wire::supervisor::Parents;
 
 /// Keeps AI agents in a pen.
 ///
@@ -180,9 +181,8 @@ pub(crate) enum FsCommand {
         /// Fail if it exists
         #[arg(long, conflicts_with = "append")]
         new: bool,
-        /// Make missing directories
-        #[arg(short, long)]
-        parents: bool,
+        #[command(flatten)]
+        parents: ParentsFlag,
         #[command(flatten)]
         target: TargetArgs,
     },
@@ -233,15 +233,14 @@ pub(crate) enum FsCommand {
     Mkdir {
         /// The directory
         path: PathBuf,
-        /// And missing ones above it; one that exists is fine
-        #[arg(short, long)]
-        parents: bool,
+        #[command(flatten)]
+        parents: ParentsFlag,
         #[command(flatten)]
         target: TargetArgs,
     },
     /// Copy between the host and the sandbox; paths that begin with pen: are the sandbox's
     Cp {
-        /// From here, such as notes.txt or pen:/workspace/out
+        /// From here, such as notes.txt or pen:out
         from: String,
         /// To there, such as pen:notes.txt or .
         to: String,
@@ -251,6 +250,20 @@ pub(crate) enum FsCommand {
         #[command(flatten)]
         target: TargetArgs,
     },
+}
+
+/// What to do about directories that are missing.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct ParentsFlag {
+    /// Make missing directories; one that exists is fine
+    #[arg(short, long)]
+    parents: bool,
+}
+
+impl ParentsFlag {
+    pub(crate) const fn wanted(self) -> Parents {
+        if self.parents { Parents::Make } else { Parents::Required }
+    }
 }
 
 #[derive(Debug, Args)]

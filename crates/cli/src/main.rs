@@ -55,8 +55,8 @@ fn runs_a_command() -> bool {
 
 fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
     match command {
-        Command::Exec(args) => commands::exec::run(&args, output),
-        Command::Shell(args) => commands::exec::shell(&args, output),
+        Command::Exec(args) => Ok(commands::exec::run(&args, output)),
+        Command::Shell(args) => Ok(commands::exec::shell(&args, output)),
         Command::Fs(command) => commands::fs::run(command, output),
         Command::Doctor(args) => commands::doctor::run(&args, output),
         Command::Bench(args) => commands::bench::run(&args, output),

@@ -83,7 +83,7 @@ pub fn prepare(store: &Store, target: &Target<'_>) -> Result<Prepared, OpenError
     let plan = match backend {
         Backend::Native => {
             let offer = if needs_cgroup(docker) { machine::offer() } else { Offer::default() };
-            let pen = native_rules::decide(&spec, docker, &own.native, &offer);
+            let pen = native_rules::decide(&spec, docker, &own.native, offer);
             let pen =
                 pen.map_err(|found| refused(found.iter().map(KeyRefused::to_string).collect()))?;
             let require = requirements(own.native.require.as_ref())?;

@@ -63,7 +63,7 @@ const SOCKETS: [&str; 3] =
 
 /// Looks at everything.
 pub fn look() -> Machine {
-    let uid = process::identity().map(|identity| identity.uid).unwrap_or(u32::MAX);
+    let uid = process::identity().map_or(u32::MAX, |identity| identity.uid);
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let closed = SWITCHES.iter().find(|(path, off)| {
         // Only the first one binds root as well.

@@ -25,7 +25,7 @@ use clawpen_rules::facts::{Below, MountAsked};
 use clawpen_rules::mounts::Access;
 use clawpen_rules::native::{NativePen, Programs, Root, Tmpfs};
 use clawpen_wire::pen::{
-    BindOwner, FileRoot, LandlockAccess, LandlockRule, MountFlags, MountStep, RootAccess, Submounts,
+    BindOwner, FileRoot, LandlockAccess, LandlockRule, MountFlags, MountStep, RootAccess,
 };
 
 pub(crate) use etc::HOST_NAME;
@@ -56,7 +56,7 @@ const READ_ONLY: &[&str] = &["/proc/sys"];
 const OURS: &[&str] = &["proc", "sys", "dev", "tmp", "run", "etc", "home", "root", "boot"];
 
 /// The file system of one pen.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct View {
     pub steps: Vec<MountStep>,
     /// What must be mounted in the end, and nothing else.
@@ -96,12 +96,6 @@ pub fn build(pen: &NativePen, ownership: Ownership, host: &Host) -> Result<View,
 /// A view in the making: each step brings what must be found after it.
 #[derive(Debug, Default)]
 struct Builder(View);
-
-impl Default for View {
-    fn default() -> Self {
-        Self { steps: Vec::new(), mounts: Vec::new(), landlock: Vec::new(), roots: Vec::new() }
-    }
-}
 
 impl Builder {
     fn step(&mut self, step: MountStep) {
@@ -282,11 +276,6 @@ impl Builder {
         self.0.roots = roots;
         Ok(())
     }
-}
-
-/// Whether the mounts below a source come along, and whether they may be there.
-const fn bring(has_any: bool) -> (Submounts, Below) {
-    if has_any { (Submounts::Bring, Below::Submounts) } else { (Submounts::Leave, Below::Nothing) }
 }
 
 #[cfg(test)]

@@ -232,7 +232,7 @@ pub fn decide(
     spec: &ContainerSpec,
     docker: &DockerConfig,
     native: &NativeSettings,
-    offer: &Offer,
+    offer: Offer,
 ) -> Result<NativePen, Vec<KeyRefused>> {
     let mut refused = Vec::new();
     let root = check(&mut refused, root(docker, native)).unwrap_or(Root::HostView);
@@ -241,7 +241,7 @@ pub fn decide(
     let tmpfs = check(&mut refused, names::tmpfs(&docker.tmpfs)).unwrap_or_default();
     let dns = check(&mut refused, names::dns(docker.dns.as_ref())).unwrap_or_default();
     let hosts = check(&mut refused, names::hosts(docker.extra_hosts.as_ref())).unwrap_or_default();
-    let limits = limits::decide(docker, *offer, &mut refused);
+    let limits = limits::decide(docker, offer, &mut refused);
     places(&mut refused, docker, spec);
     if !refused.is_empty() {
         return Err(refused);

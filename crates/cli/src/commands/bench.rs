@@ -108,13 +108,11 @@ fn outer(output: &Output) -> Result<Outcome, CommandError> {
         .env("OPENCLAW_CONFIG_PATH", state.0.join("openclaw.json"))
         .status()?;
     drop(state);
-    match status.code() {
-        Some(code) => Ok(Outcome::Code(u8::try_from(code).unwrap_or(exit::ERROR))),
-        None => {
-            output.note("error: the measuring process was killed");
-            Ok(Outcome::Code(exit::ERROR))
-        }
-    }
+    let Some(code) = status.code() else {
+        output.note("error: the measuring process was killed");
+        return Ok(Outcome::Code(exit::ERROR));
+    };
+    Ok(Outcome::Code(u8::try_from(code).unwrap_or(exit::ERROR)))
 }
 
 /// A directory that goes with its value.

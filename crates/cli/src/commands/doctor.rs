@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use clawpen_engine::backend::{Engines, Plan};
-use clawpen_engine::machine::{self, Machine, Subordinate, UserNamespaces};
+use clawpen_engine::machine::{self, CgroupPlace, Machine, Subordinate, UserNamespaces};
 use clawpen_rules::backend::Backend;
 use clawpen_rules::facts::floor;
 use clawpen_rules::native::ids::Helpers;
@@ -87,109 +87,107 @@ fn attempt(args: &DoctorArgs, output: &Output) -> Result<Used, String> {
 }
 
 fn findings(machine: &Machine) -> Vec<Finding> {
-    let is_root = machine.uid == 0;
-    let finding = |what, state, found: &str, advice: Option<&str>| Finding {
-        what,
-        state,
-        found: found.to_owned(),
-        advice: advice.map(str::to_owned),
-    };
-    let mut found = vec![match &machine.user_namespaces {
-        UserNamespaces::Yes => finding("user namespaces", State::Good, "allowed", None),
-        UserNamespaces::No(switch) => finding(
-            "user namespaces",
-            State::Missing,
-            &format!("forbidden by {switch}"),
-            Some("allow them there, or run as root; without them there are no native pens"),
-        ),
-    }];
-    found.push(match (machine.subordinate, machine.helpers) {
-        (Subordinate::Yes, _) if is_root => {
-            finding("host ids", State::Good, "a range of unprivileged ids per pen", None)
-        }
-        (Subordinate::Yes, _) => {
-            finding("host ids", State::Good, "your subordinate ids, through newuidmap", None)
-        }
-        (Subordinate::No, Helpers::Missing) => finding(
-            "host ids",
-            State::Less,
-            "one id: newuidmap is not installed",
-            Some("install the package uidmap; a pen then has users besides its own"),
-        ),
-        (Subordinate::No, Helpers::Present) => finding(
-            "host ids",
-            State::Less,
-            "one id: none are set aside for you",
-            Some(
-                "ask root for: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 YOU",
-            ),
-        ),
-    });
-    found.push(if is_root {
-        finding("idmapped mounts", State::Good, "workspaces keep their owner", None)
-    } else {
-        finding(
-            "idmapped mounts",
-            State::Good,
-            "not needed: you own the workspace inside too",
-            None,
-        )
-    });
-    found.push(match machine.landlock_abi {
-        0 => finding(
-            "landlock",
-            State::Less,
-            "not in this kernel",
-            Some("use Linux 5.13 or newer with lsm=landlock; mounts and ids still hold"),
-        ),
-        abi => finding("landlock", State::Good, &format!("ABI {abi}"), None),
-    });
-    found.push(if machine.has_seccomp {
-        finding("seccomp", State::Good, "filters", None)
-    } else {
-        finding(
-            "seccomp",
-            State::Missing,
-            "not in this kernel",
-            Some("use a kernel with CONFIG_SECCOMP_FILTER"),
-        )
-    });
-    for place in &machine.cgroups {
-        let what = match place.controller {
-            "memory" => "limit: memory",
-            "pids" => "limit: pids",
-            _ => "limit: cpu",
-        };
-        let at = place.directory.as_deref().map(Path::to_string_lossy);
-        found.push(match (place.support, at) {
-            (Support::Yes, Some(at)) => finding(what, State::Good, &at, None),
-            (_, Some(at)) => finding(
-                what,
-                State::Less,
-                &format!("{at} is not ours"),
-                Some("have the cgroup delegated (systemd: Delegate=yes); a config with this limit is refused until then"),
-            ),
-            (_, None) => finding(
-                what,
-                State::Less,
-                "no such controller",
-                Some("a config with this limit is refused"),
-            ),
-        });
-    }
-    found.push(if machine.sockets.is_empty() {
-        finding(
-            "container engine",
-            State::Less,
-            "none listens",
-            Some("only needed for backend docker"),
-        )
-    } else {
-        let sockets: Vec<String> =
-            machine.sockets.iter().map(|path| path.display().to_string()).collect();
-        finding("container engine", State::Good, &sockets.join(", "), None)
-    });
+    let mut found = vec![user_namespaces(machine), host_ids(machine), idmapped(machine)];
+    found.extend([landlock(machine), seccomp(machine)]);
+    found.extend(machine.cgroups.iter().map(limit));
+    found.push(engine(machine));
     found
+}
+
+fn good(what: &'static str, found: &str) -> Finding {
+    Finding { what, state: State::Good, found: found.to_owned(), advice: None }
+}
+
+fn less(what: &'static str, found: &str, advice: &str) -> Finding {
+    let advice = Some(advice.to_owned());
+    Finding { what, state: State::Less, found: found.to_owned(), advice }
+}
+
+fn missing(what: &'static str, found: &str, advice: &str) -> Finding {
+    Finding { state: State::Missing, ..less(what, found, advice) }
+}
+
+fn user_namespaces(machine: &Machine) -> Finding {
+    match &machine.user_namespaces {
+        UserNamespaces::Yes => good("user namespaces", "allowed"),
+        UserNamespaces::No(switch) => missing(
+            "user namespaces",
+            &format!("forbidden by {switch}"),
+            "allow them there, or run as root; without them there are no native pens",
+        ),
+    }
+}
+
+fn host_ids(machine: &Machine) -> Finding {
+    match (machine.subordinate, machine.helpers) {
+        (Subordinate::Yes, _) if machine.uid == 0 => {
+            good("host ids", "a range of unprivileged ids per pen")
+        }
+        (Subordinate::Yes, _) => good("host ids", "your subordinate ids, through newuidmap"),
+        (Subordinate::No, Helpers::Missing) => less(
+            "host ids",
+            "one id: newuidmap is not installed",
+            "install the package uidmap; a pen then has users besides its own",
+        ),
+        (Subordinate::No, Helpers::Present) => less(
+            "host ids",
+            "one id: none are set aside for you",
+            "ask root for: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 YOU",
+        ),
+    }
+}
+
+fn idmapped(machine: &Machine) -> Finding {
+    if machine.uid == 0 {
+        return good("idmapped mounts", "workspaces keep their owner");
+    }
+    good("idmapped mounts", "not needed: you own the workspace inside too")
+}
+
+fn landlock(machine: &Machine) -> Finding {
+    match machine.landlock_abi {
+        0 => less(
+            "landlock",
+            "not in this kernel",
+            "use Linux 5.13 or newer with lsm=landlock; mounts and ids still hold",
+        ),
+        abi => good("landlock", &format!("ABI {abi}")),
+    }
+}
+
+fn seccomp(machine: &Machine) -> Finding {
+    if machine.has_seccomp {
+        return good("seccomp", "filters");
+    }
+    missing("seccomp", "not in this kernel", "use a kernel with CONFIG_SECCOMP_FILTER")
+}
+
+fn limit(place: &CgroupPlace) -> Finding {
+    let what = match place.controller {
+        "memory" => "limit: memory",
+        "pids" => "limit: pids",
+        _ => "limit: cpu",
+    };
+    let at = place.directory.as_deref().map(Path::to_string_lossy);
+    match (place.support, at) {
+        (Support::Yes, Some(at)) => good(what, &at),
+        (_, Some(at)) => less(
+            what,
+            &format!("{at} is not ours"),
+            "have the cgroup delegated (systemd: Delegate=yes); until then a config with this limit \
+             is refused",
+        ),
+        (_, None) => less(what, "no such controller", "a config with this limit is refused"),
+    }
+}
+
+fn engine(machine: &Machine) -> Finding {
+    if machine.sockets.is_empty() {
+        return less("container engine", "none listens", "only needed for backend docker");
+    }
+    let sockets: Vec<String> =
+        machine.sockets.iter().map(|path| path.display().to_string()).collect();
+    good("container engine", &sockets.join(", "))
 }
 
 fn print_text(

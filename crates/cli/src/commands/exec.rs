@@ -30,7 +30,7 @@ const JSON_INPUT: u64 = 64 << 20;
 /// A command that times out may tidy up for so long.
 const GRACE: Duration = Duration::from_millis(500);
 
-pub(crate) fn run(args: &ExecArgs, output: &Output) -> Result<Outcome, CommandError> {
+pub(crate) fn run(args: &ExecArgs, output: &Output) -> Outcome {
     let input = if args.interactive { Wants::Input } else { Wants::Nothing };
     let job = Job {
         argv: args.command.clone(),
@@ -45,11 +45,11 @@ pub(crate) fn run(args: &ExecArgs, output: &Output) -> Result<Outcome, CommandEr
     } else {
         in_sandbox(&job, &args.target, output)
     };
-    Ok(done.unwrap_or_else(|error| failed(&error, output)))
+    done.unwrap_or_else(|error| failed(&error, output))
 }
 
 /// A login shell: bash where there is one.
-pub(crate) fn shell(args: &ShellArgs, output: &Output) -> Result<Outcome, CommandError> {
+pub(crate) fn shell(args: &ShellArgs, output: &Output) -> Outcome {
     let is_terminal = terminal::is_terminal(io::stdin().as_fd());
     let script = "if [ -x /bin/bash ]; then exec /bin/bash -l; fi; exec /bin/sh -l";
     let job = Job {
@@ -60,7 +60,7 @@ pub(crate) fn shell(args: &ShellArgs, output: &Output) -> Result<Outcome, Comman
         input: Wants::Input,
         terminal: if is_terminal { Wants::Input } else { Wants::Nothing },
     };
-    Ok(in_sandbox(&job, &args.target, output).unwrap_or_else(|error| failed(&error, output)))
+    in_sandbox(&job, &args.target, output).unwrap_or_else(|error| failed(&error, output))
 }
 
 /// What to run.

@@ -10,8 +10,7 @@ use clawpen_engine::channel::{CallError, Channel, WriteOptions};
 use clawpen_engine::transfer::{Progress, Transfer, Trees};
 use clawpen_wire::pen::Lifetime;
 use clawpen_wire::supervisor::{
-    Depth, Entry, FileKind, Links, Listing, Metadata, OnExisting, Parents, Place, StatResult,
-    WriteMode,
+    Depth, Entry, FileKind, Links, Listing, Metadata, OnExisting, Place, StatResult, WriteMode,
 };
 use serde_json::{Value, json};
 
@@ -44,7 +43,8 @@ pub(crate) fn run(command: FsCommand, output: &Output) -> Result<Outcome, Comman
                 (false, true) => WriteMode::Create,
                 (false, false) => WriteMode::Replace,
             };
-            let options = WriteOptions { mode, parents: make(parents), ..WriteOptions::default() };
+            let options =
+                WriteOptions { mode, parents: parents.wanted(), ..WriteOptions::default() };
             let place = pen.place(&path);
             let written = pen.channel.write(place, options, &mut io::stdin().lock());
             written.map(drop).map_err(failed("write", &path))
@@ -87,7 +87,7 @@ pub(crate) fn run(command: FsCommand, output: &Output) -> Result<Outcome, Comman
             moved.map_err(failed("move", &from))
         }),
         FsCommand::Mkdir { path, parents, target } => with(&target, output, |pen| {
-            let made = pen.channel.mkdir(pen.place(&path), 0o755, make(parents));
+            let made = pen.channel.mkdir(pen.place(&path), 0o755, parents.wanted());
             made.map_err(failed("make", &path))
         }),
         FsCommand::Cp { from, to, recursive, target } => with(&target, output, |pen| {
@@ -143,10 +143,6 @@ fn reader_left(error: CallError) -> Result<(), CallError> {
         CallError::Local(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => Err(other),
     }
-}
-
-const fn make(parents: bool) -> Parents {
-    if parents { Parents::Make } else { Parents::Required }
 }
 
 fn copy(

@@ -73,12 +73,12 @@ fn take(view: &mut Builder, host: &Host, etc: &Path, name: &str) -> Result<(), V
             let stays = leads.starts_with("/usr") || to.starts_with("../usr");
             if stays {
                 view.link(&target, to);
-            } else if let Some(contents) = host.text(&source.to_string_lossy()) {
+            } else if let Some(contents) = host.text(&source) {
                 view.file(&target, contents);
             }
         }
         Found::Directory => view.read_only(&host.real(&source)?, &target, host),
-        Found::File => match host.text(&source.to_string_lossy()) {
+        Found::File => match host.text(&source) {
             Some(contents) => view.file(&target, contents),
             None => view.read_only(&host.real(&source)?, &target, host),
         },

@@ -38,6 +38,8 @@ pub(super) enum Found {
 /// The host's file system, with the places where something is mounted.
 #[derive(Debug, Clone)]
 pub struct Host {
+    /// Where it begins: `/`, or a directory that stands for it in a test.
+    root: PathBuf,
     mounts: Vec<PathBuf>,
 }
 
@@ -46,18 +48,33 @@ impl Host {
     pub fn look_around() -> Result<Self, ViewError> {
         let text = fs::read_to_string("/proc/self/mountinfo").map_err(ViewError::Mounts)?;
         let mounts = kernel::mounts(&text).map_err(ViewError::MountText)?;
-        Ok(Self { mounts: mounts.into_iter().map(|mount| mount.target.into()).collect() })
+        let mounts = mounts.into_iter().map(|mount| mount.target.into()).collect();
+        Ok(Self { root: "/".into(), mounts })
+    }
+
+    #[cfg(test)]
+    pub(super) fn below(root: &Path, mounts: &[&str]) -> Self {
+        let mounts = mounts.iter().map(|mount| root.join(mount)).collect();
+        Self { root: root.to_owned(), mounts }
+    }
+
+    fn at(&self, path: &Path) -> PathBuf {
+        match path.strip_prefix(&self.root) {
+            Ok(_) => path.to_owned(),
+            Err(_) => self.root.join(path.strip_prefix("/").unwrap_or(path)),
+        }
     }
 
     pub(super) fn look(&self, path: &Path) -> Result<Found, ViewError> {
-        let failed = |cause| ViewError::Look { path: path.to_owned(), cause };
-        let kind = match fs::symlink_metadata(path) {
+        let path = self.at(path);
+        let failed = |cause| ViewError::Look { path: path.clone(), cause };
+        let kind = match fs::symlink_metadata(&path) {
             Ok(metadata) => metadata.file_type(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
             Err(error) => return Err(failed(error)),
         };
         Ok(if kind.is_symlink() {
-            Found::Link(fs::read_link(path).map_err(failed)?)
+            Found::Link(fs::read_link(&path).map_err(failed)?)
         } else if kind.is_dir() {
             Found::Directory
         } else if kind.is_file() {
@@ -68,19 +85,20 @@ impl Host {
     }
 
     pub(super) fn has(&self, path: &Path) -> bool {
-        fs::symlink_metadata(path).is_ok()
+        fs::symlink_metadata(self.at(path)).is_ok()
     }
 
     /// Every link followed: the maker refuses a path that changes under its hands.
     pub(super) fn real(&self, path: &Path) -> Result<PathBuf, ViewError> {
-        fs::canonicalize(path).map_err(|cause| ViewError::Look { path: path.to_owned(), cause })
+        let path = self.at(path);
+        fs::canonicalize(&path).map_err(|cause| ViewError::Look { path, cause })
     }
 
     /// The entries of a directory by name; those that are no text are passed over.
     pub(super) fn list(&self, directory: &Path) -> Result<Vec<(String, Found)>, ViewError> {
         let failed = |cause| ViewError::Look { path: directory.to_owned(), cause };
         let mut entries = Vec::new();
-        for entry in fs::read_dir(directory).map_err(failed)? {
+        for entry in fs::read_dir(self.at(directory)).map_err(failed)? {
             let name = entry.map_err(failed)?.file_name();
             if let Ok(name) = name.into_string() {
                 let found = self.look(&directory.join(&name))?;
@@ -94,12 +112,15 @@ impl Host {
     /// Mounts below a source come along where there are any: an ordinary user cannot take one
     /// apart from the other.
     pub(super) fn submounts(&self, source: &Path) -> (Submounts, Below) {
-        super::bring(self.mounts.iter().any(|mount| mount != source && mount.starts_with(source)))
+        if self.mounts.iter().any(|mount| mount != source && mount.starts_with(source)) {
+            return (Submounts::Bring, Below::Submounts);
+        }
+        (Submounts::Leave, Below::Nothing)
     }
 
     /// The owner of a directory is the pen's user inside, whatever his number on disk.
     pub(super) fn mapped(&self, source: &Path, user: PenUser) -> Result<BindOwner, ViewError> {
-        let metadata = fs::metadata(source)
+        let metadata = fs::metadata(self.at(source))
             .map_err(|cause| ViewError::Look { path: source.to_owned(), cause })?;
         let one = |inside, outside| vec![IdRange { inside, outside, count: 1 }];
         Ok(BindOwner::Mapped {
@@ -109,9 +130,10 @@ impl Host {
     }
 
     /// The text of a small file; `None` if it is not there or is no text.
-    pub(super) fn text(&self, path: &str) -> Option<Vec<u8>> {
+    pub(super) fn text(&self, path: &Path) -> Option<Vec<u8>> {
         const MOST: u64 = 64 * 1024;
-        let metadata = fs::metadata(path).ok()?;
+        let path = self.at(path);
+        let metadata = fs::metadata(&path).ok()?;
         if !metadata.is_file() || metadata.len() > MOST {
             return None;
         }

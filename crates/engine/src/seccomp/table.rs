@@ -342,7 +342,7 @@ pub const GROUPS: &[Group] = &[
 ];
 
 const AF_UNIX: u32 = 1;
-/// AF_INET (2) and AF_INET6 (10) differ in this one bit.
+/// The families of IPv4 (2) and IPv6 (10) differ in this one bit.
 const INTERNET: Test = test(0, !8, 2);
 const NETLINK: Test = equals(0, 16);
 /// What of a socket's type is its kind; the rest are flags.

@@ -11,9 +11,6 @@ use crate::native::ids::Range;
 use crate::native::{Bound, Rlimit};
 use crate::posix;
 
-/// One of the limits that a control group keeps.
-type Pick = fn(CgroupLimits) -> Option<u64>;
-
 /// The standard streams: all a command has open at its start.
 const STREAMS: [u32; 3] = [0, 1, 2];
 
@@ -298,14 +295,13 @@ impl Table<'_> {
         }
         let asked = self.asked.cgroup;
         let seen = self.observed.outside.as_ref().and_then(|seen: &Outside| seen.cgroup);
-        let rows: [(&str, Pick); 3] = [
-            ("memory", |limits| limits.memory),
-            ("pids", |limits| limits.pids),
-            ("cpu", |limits| limits.cpu_millis),
-        ];
-        for (name, pick) in rows {
-            let Some(wanted) = pick(asked) else { continue };
-            let seen = seen.and_then(pick);
+        let CgroupLimits { memory, pids, cpu_millis } = seen.unwrap_or_default();
+        for (name, wanted, seen) in [
+            ("memory", asked.memory, memory),
+            ("pids", asked.pids, pids),
+            ("cpu", asked.cpu_millis, cpu_millis),
+        ] {
+            let Some(wanted) = wanted else { continue };
             let found = Found {
                 asked: wanted.to_string(),
                 outside: seen.map(|limit| limit.to_string()),

@@ -165,13 +165,9 @@ fn unescape(text: &str) -> String {
             let digits = std::str::from_utf8(digits).ok()?;
             u8::from_str_radix(digits, 8).ok()
         });
-        if let Some(byte) = octal {
-            bytes.push(byte);
-            rest = tail.get(3..).unwrap_or_default();
-        } else {
-            bytes.push(first);
-            rest = tail;
-        }
+        let (byte, skipped) = octal.map_or((first, 0), |byte| (byte, 3));
+        bytes.push(byte);
+        rest = tail.get(skipped..).unwrap_or_default();
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }

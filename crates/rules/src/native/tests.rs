@@ -54,7 +54,7 @@ fn ask(docker: &str, rootfs: Option<&str>, offer: Offer) -> Result<NativePen, Ve
         .unwrap();
     let rootfs =
         rootfs.map(|path| Setting::new(path.to_owned(), Origin::built_in("native.rootfs")));
-    decide(&spec, docker, &NativeSettings { rootfs, require: None }, &offer)
+    decide(&spec, docker, &NativeSettings { rootfs, require: None }, offer)
 }
 
 /// The last part of each refused key.

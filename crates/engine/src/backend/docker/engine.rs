@@ -15,6 +15,7 @@ use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ImageInspec
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, DownloadFromContainerOptionsBuilder, InspectContainerOptions,
     LogsOptionsBuilder, RemoveContainerOptionsBuilder, StartContainerOptions,
+    WaitContainerOptionsBuilder,
 };
 use bollard::{API_DEFAULT_VERSION, Docker};
 use futures_util::StreamExt as _;
@@ -117,10 +118,34 @@ impl Engine {
     pub(super) fn remove(&self, id: &str) -> Result<(), DockerFailure> {
         let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
         match self.runtime.block_on(self.api.remove_container(id, Some(options))) {
-            // 409: someone else's removal is under way.
-            Ok(()) | Err(Error::DockerResponseServerError { status_code: 404 | 409, .. }) => Ok(()),
+            Ok(()) | Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(()),
+            // Someone else's removal is under way, such as the container's own.
+            Err(Error::DockerResponseServerError { status_code: 409, .. }) => {
+                self.wait_until_gone(id)
+            }
             Err(cause) => Err(failure(Action::Remove, cause)),
         }
+    }
+
+    /// Waits for a removal that has begun: whoever asked for it may use the name again after this.
+    fn wait_until_gone(&self, id: &str) -> Result<(), DockerFailure> {
+        let options = WaitContainerOptionsBuilder::new().condition("removed").build();
+        let mut ends = self.api.wait_container(id, Some(options));
+        let gone = async {
+            match ends.next().await {
+                // Its exit code, whatever it is, or no such container any more.
+                None
+                | Some(
+                    Ok(_)
+                    | Err(
+                        Error::DockerContainerWaitError { .. }
+                        | Error::DockerResponseServerError { status_code: 404, .. },
+                    ),
+                ) => Ok(()),
+                Some(Err(cause)) => Err(cause),
+            }
+        };
+        self.run(Action::Remove, gone)
     }
 
     /// A file of a container; `None` if there is no plain file of that name, or a huge one.

@@ -112,14 +112,14 @@ fn with_starter<T>(ask: impl FnOnce(&Starter<'_>) -> T) -> io::Result<T> {
         (uid.parse() == Ok(identity.uid)).then_some(name)
     });
     // A file that is missing sets nothing aside.
-    let subuid = fs::read_to_string("/etc/subuid").unwrap_or_default();
-    let subgid = fs::read_to_string("/etc/subgid").unwrap_or_default();
+    let users_aside = fs::read_to_string("/etc/subuid").unwrap_or_default();
+    let groups_aside = fs::read_to_string("/etc/subgid").unwrap_or_default();
     Ok(ask(&Starter {
         uid: identity.uid,
         gid: identity.gid,
         name: login,
-        subuid: &subuid,
-        subgid: &subgid,
+        subuid: &users_aside,
+        subgid: &groups_aside,
         helpers: helpers(),
     }))
 }
