@@ -5,8 +5,8 @@
 use clawpen_rules::config::sandbox::WorkspaceAccess;
 use clawpen_rules::host_files::FileTable;
 use clawpen_rules::mounts::{
-    BindDecision, BindPolicy, Blocklist, KnownPlaces, MountTable, ReservedTargets, Roots,
-    Sources, TablePlan, Targets, decide, decide_bind_entry, why,
+    BindDecision, BindPolicy, Blocklist, KnownPlaces, MountTable, ReservedTargets, Roots, Sources,
+    TablePlan, Targets, decide, decide_bind_entry, why,
 };
 use clawpen_rules::{paths, posix};
 use libfuzzer_sys::fuzz_target;
