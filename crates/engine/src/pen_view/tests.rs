@@ -80,7 +80,7 @@ fn pen(docker: &str, machine: &std::path::Path, rootfs: Option<&str>) -> NativeP
     let scope = ScopeKey::new(sandbox.scope.value, &session);
     let name = scope.container_name(sandbox.scope.value, &docker.container_prefix.value);
     let identity = Identity { name, scope, created_at_ms: 0, fingerprint: None };
-    let policy = BindPolicy::resolve(docker, &[], &KnownPlaces::default(), &RealFiles).unwrap();
+    let policy = BindPolicy::resolve(docker, &[], &KnownPlaces::default(), &RealFiles);
     let spec = ContainerSpec::locked_down(identity, &layout, docker.image.clone())
         .configured(docker, &Filter::except_credentials())
         .build(&policy, &RealFiles)
