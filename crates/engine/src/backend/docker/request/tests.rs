@@ -6,7 +6,7 @@ use clawpen_rules::config::sandbox::{SandboxConfig, Scope, WorkspaceAccess};
 use clawpen_rules::config::tree::FileId;
 use clawpen_rules::container::Identity;
 use clawpen_rules::environment::Filter;
-use clawpen_rules::mounts::{BindPolicy, KnownPlaces};
+use clawpen_rules::mounts::{Access, BindPolicy, KnownPlaces};
 use clawpen_rules::scope::ScopeKey;
 use clawpen_rules::session::Session;
 use clawpen_rules::workspace::{Directories, Layout, OwnDirectory};
@@ -56,9 +56,9 @@ fn built(docker: &str) -> Value {
     serde_json::to_value(body).unwrap()
 }
 
-fn bind(source: &str, target: &str, read_only: bool) -> Value {
+fn bind(source: &str, target: &str, access: Access) -> Value {
     json!({
-        "Type": "bind", "Source": source, "Target": target, "ReadOnly": read_only,
+        "Type": "bind", "Source": source, "Target": target, "ReadOnly": access == Access::ReadOnly,
         "BindOptions": {"Propagation": "rprivate"},
     })
 }
@@ -83,9 +83,9 @@ fn a_config_that_says_nothing_is_locked_down() {
             "ReadonlyRootfs": true,
             "Tmpfs": {"/tmp": "", "/var/tmp": "", "/run": ""},
             "Mounts": [
-                bind("/state/supervisor/1", "/.clawpen/supervisor", true),
-                bind("/state/run/1/inside", "/.clawpen/run", false),
-                bind("/srv/agent", "/workspace", false),
+                bind("/state/supervisor/1", "/.clawpen/supervisor", Access::ReadOnly),
+                bind("/state/run/1/inside", "/.clawpen/run", Access::ReadWrite),
+                bind("/srv/agent", "/workspace", Access::ReadWrite),
             ],
             "Binds": [],
             "CapDrop": ["ALL"],
@@ -140,7 +140,7 @@ fn every_key_arrives() {
         (
             "{binds: ['/srv/agent/a:/a:ro']}",
             "/HostConfig/Mounts/3",
-            bind("/srv/agent/a", "/a", true),
+            bind("/srv/agent/a", "/a", Access::ReadOnly),
         ),
         (
             "{binds: ['/srv/agent/a:/a:Z']}",
