@@ -110,7 +110,7 @@ fn bpf() -> Outcome {
 fn perf_event() -> Outcome {
     let mut attributes = [0u64; 16];
     attributes[0] = 1 | (128 << 32);
-    let nobody = -1isize as usize;
+    let nobody = (-1isize).cast_unsigned();
     judge(
         "perf_event_open",
         call(libc::SYS_perf_event_open, [attributes.as_ptr() as usize, 0, nobody, nobody, 0, 0]),
@@ -122,12 +122,12 @@ fn userfaultfd() -> Outcome {
 }
 
 fn keyctl() -> Outcome {
-    judge("keyctl(KEYCTL_GET_KEYRING_ID)", call3(libc::SYS_keyctl, 0, -3isize as usize, 1))
+    judge("keyctl(KEYCTL_GET_KEYRING_ID)", call3(libc::SYS_keyctl, 0, (-3isize).cast_unsigned(), 1))
 }
 
 fn add_key() -> Outcome {
     let (kind, name) = (text("user"), text("clawpen-attack"));
-    let args = [address(&kind), address(&name), address(&name), 4, -2isize as usize, 0];
+    let args = [address(&kind), address(&name), address(&name), 4, (-2isize).cast_unsigned(), 0];
     judge("add_key", call(libc::SYS_add_key, args))
 }
 
@@ -135,7 +135,7 @@ fn finit_module() -> Outcome {
     let nothing = text("");
     judge(
         "finit_module",
-        reached(call3(libc::SYS_finit_module, -1isize as usize, address(&nothing), 0)),
+        reached(call3(libc::SYS_finit_module, (-1isize).cast_unsigned(), address(&nothing), 0)),
     )
 }
 
@@ -202,10 +202,10 @@ fn i386() -> Outcome {
         let result: usize;
         // SAFETY: getpid takes no arguments and touches no memory.
         unsafe {
-            std::arch::asm!("int 0x80", inlateout("rax") number => result, out("r8") _, out("r9") _, out("r10") _, out("r11") _)
+            std::arch::asm!("int 0x80", inlateout("rax") number => result, out("r8") _, out("r9") _, out("r10") _, out("r11") _);
         };
         let own = std::process::id() as usize;
-        std::process::exit(if result == own { 0 } else { 1 });
+        std::process::exit(i32::from(result != own));
     }
     let mut status = 0;
     // SAFETY: waitpid fills the integer that the pointer leads to.

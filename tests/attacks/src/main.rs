@@ -9,6 +9,10 @@
 //!
 //! Attackers call the kernel directly, so this crate is, besides `os`, the only one with unsafe code.
 #![expect(clippy::print_stdout, reason = "a program of the tests that prints its result")]
+#![expect(
+    clippy::exit,
+    reason = "a forked child of an attack must not go on with its parent's work"
+)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod devices;

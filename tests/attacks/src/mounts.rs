@@ -101,13 +101,13 @@ fn fsopen() -> Outcome {
 
 fn open_tree() -> Outcome {
     let path = text("/usr");
-    let here = libc::AT_FDCWD as isize as usize;
+    let here = (libc::AT_FDCWD as isize).cast_unsigned();
     judge("open_tree(OPEN_TREE_CLONE)", call3(libc::SYS_open_tree, here, address(&path), 1))
 }
 
 fn mount_setattr() -> Outcome {
     let (path, attr) = (text("/usr"), [0u64; 4]);
-    let here = libc::AT_FDCWD as isize as usize;
+    let here = (libc::AT_FDCWD as isize).cast_unsigned();
     // Clearing "read-only" is what an attacker wants.
     let attr = [attr[0], 1, attr[2], attr[3]];
     let args = [here, address(&path), 0, attr.as_ptr() as usize, size_of_val(&attr), 0];
@@ -116,7 +116,7 @@ fn mount_setattr() -> Outcome {
 
 fn move_mount() -> Outcome {
     let (from, to) = (text("/proc"), text("/mnt"));
-    let here = libc::AT_FDCWD as isize as usize;
+    let here = (libc::AT_FDCWD as isize).cast_unsigned();
     judge(
         "move_mount",
         call(libc::SYS_move_mount, [here, address(&from), here, address(&to), 0, 0]),
@@ -125,7 +125,7 @@ fn move_mount() -> Outcome {
 
 fn fspick() -> Outcome {
     let path = text("/");
-    let here = libc::AT_FDCWD as isize as usize;
+    let here = (libc::AT_FDCWD as isize).cast_unsigned();
     judge("fspick(/)", call3(libc::SYS_fspick, here, address(&path), 0))
 }
 
@@ -133,7 +133,7 @@ fn open_by_handle() -> Outcome {
     // The handle of an ext4 root: inode 2. Asking is the attack; the kernel checks the right first.
     let mut handle = [0u32; 6];
     (handle[0], handle[1], handle[2]) = (8, 1, 2);
-    let here = libc::AT_FDCWD as isize as usize;
+    let here = (libc::AT_FDCWD as isize).cast_unsigned();
     judge(
         "open_by_handle_at",
         call3(libc::SYS_open_by_handle_at, here, handle.as_ptr() as usize, 0),

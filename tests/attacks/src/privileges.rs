@@ -119,7 +119,7 @@ fn chmod_4755(path: &str) -> std::io::Result<()> {
 
 fn fchmodat2(path: &str) -> std::io::Result<()> {
     let path = text(path);
-    let here = libc::AT_FDCWD as isize as usize;
+    let here = (libc::AT_FDCWD as isize).cast_unsigned();
     call(452, [here, address(&path), 0o4755, 0, 0, 0]).map(|_| ())
 }
 
@@ -137,7 +137,7 @@ fn setuid_file(attack: fn(&str) -> std::io::Result<()>) -> Outcome {
 
 /// The mode decides, not what the call said.
 fn check_mode(path: &str, result: std::io::Result<()>) -> Outcome {
-    let mode = std::fs::metadata(path).map(|facts| facts.mode()).unwrap_or(0);
+    let mode = std::fs::metadata(path).map_or(0, |facts| facts.mode());
     if mode & 0o6000 == 0 {
         return Outcome::Blocked(
             result.err().map_or_else(|| "the bit is not set".to_owned(), |e| e.to_string()),
@@ -150,7 +150,7 @@ fn setuid_at_creation() -> Outcome {
     let path = scratch("created");
     let _ = std::fs::remove_file(&path);
     let name = text(&path);
-    let here = libc::AT_FDCWD as isize as usize;
+    let here = (libc::AT_FDCWD as isize).cast_unsigned();
     let flags = (libc::O_CREAT | libc::O_WRONLY | libc::O_EXCL).unsigned_abs() as usize;
     let result = call(libc::SYS_openat, [here, address(&name), flags, 0o4755, 0, 0]).map(|_| ());
     let outcome = check_mode(&path, result);
@@ -176,7 +176,7 @@ fn setuid_openat2() -> Outcome {
     let _ = std::fs::remove_file(&path);
     let name = text(&path);
     let how = [u64::from((libc::O_CREAT | libc::O_WRONLY).unsigned_abs()), 0o4755, 0];
-    let here = libc::AT_FDCWD as isize as usize;
+    let here = (libc::AT_FDCWD as isize).cast_unsigned();
     let args = [here, address(&name), how.as_ptr() as usize, size_of_val(&how), 0, 0];
     let result = call(libc::SYS_openat2, args).map(|_| ());
     let outcome = check_mode(&path, result);
@@ -214,7 +214,7 @@ fn raise_limits() -> Outcome {
 
 fn nice() -> Outcome {
     // Of this process, to the highest priority.
-    let highest = -20isize as usize;
+    let highest = (-20isize).cast_unsigned();
     judge("setpriority(-20)", call3(libc::SYS_setpriority, 0, 0, highest))
 }
 

@@ -10,10 +10,10 @@ pub(crate) type Args = [usize; 6];
 
 /// Any system call by number.
 pub(crate) fn call(number: libc::c_long, args: Args) -> io::Result<usize> {
-    let [a, b, c, d, e, f] = args;
+    let [first, second, third, fourth, fifth, sixth] = args;
     // SAFETY: the arguments are integers or pointers to live values of the caller; whatever the
     // kernel does to this process is the point of the attack.
-    let result = unsafe { libc::syscall(number, a, b, c, d, e, f) };
+    let result = unsafe { libc::syscall(number, first, second, third, fourth, fifth, sixth) };
     if result < 0 {
         Err(io::Error::last_os_error())
     } else {
