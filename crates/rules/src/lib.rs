@@ -6,6 +6,7 @@
 
 pub mod backend;
 pub mod browser;
+pub mod command;
 pub mod config;
 pub mod container;
 pub mod elevated;
