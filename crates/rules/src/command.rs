@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 pub use carriers::Carrier;
 pub use display::escape;
 pub use inline::{InlineCode, detect_inline_code};
-pub use lexer::{ChainOperator, NotAnalysable};
+pub use lexer::{ChainOperator, NotAnalysable, Syntax};
 pub use obfuscation::{Obfuscation, detect_obfuscation};
 pub use pattern::Pattern;
 pub use plan::{Joint, Plan, PlanHash, Step, Unplannable};

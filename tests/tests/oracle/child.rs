@@ -90,7 +90,16 @@ pub(super) fn serve() {
     }
 }
 
+/// Says whether brush's opinion on a text counts: it loses the name in `${x}` on a line that starts
+/// a here-document.
+pub(super) fn brush_knows(text: &str) -> bool {
+    !(text.contains("<<") && text.contains("${"))
+}
+
 fn brush(text: &str) -> Option<Cut> {
+    if !brush_knows(text) {
+        return None;
+    }
     let mut parser = brush_parser::Parser::builder().build(text.as_bytes());
     let program = parser.parse_program().ok()?;
     let mut cut = Cut::new();
@@ -161,10 +170,10 @@ fn word(item: &ast::CommandPrefixOrSuffixItem) -> Option<Option<String>> {
 
 /// Says whether tree-sitter's opinion on a text counts. Its grammar skips a backslash and the blank
 /// after it at the start of a word, where every shell has a word that starts with a blank; it loses
-/// words that are a lone `$` or `}`; and where a here-document stands in its tree is its own affair.
+/// words that are a lone `$` or brace; and where a here-document stands in its tree is its own affair.
 /// brush has an opinion on all of them.
 pub(super) fn tree_sitter_knows(text: &str) -> bool {
-    !["\\ ", "\\\t", "<<", "$ ", " }"].iter().any(|sign| text.contains(sign))
+    !["\\ ", "\\\t", "<<", "$ ", "$\t", " }", " {"].iter().any(|sign| text.contains(sign))
 }
 
 fn tree_sitter(text: &str) -> Option<Cut> {

@@ -31,7 +31,7 @@ pub(super) fn refused() -> Value {
         "matchedPatterns": [],
         "segmentSatisfiedBy": [],
         "segments": [],
-        "requiresApproval": approval(false),
+        "requiresApproval": approval(Covered::No),
     })
 }
 
@@ -180,7 +180,7 @@ impl Answer<'_> {
             "segmentSatisfiedBy": verdicts,
             "segments": self.segments.iter().map(|segment| self.shape(segment)).collect::<Vec<_>>(),
             "allowAlwaysPatterns": self.remembered(),
-            "requiresApproval": approval(satisfied),
+            "requiresApproval": approval(if satisfied { Covered::Yes } else { Covered::No }),
         });
         match self.plan().filter(|_| !is_cut) {
             Some(plan) => answer["enforcedCommand"] = json!(plan),
@@ -376,11 +376,18 @@ impl Answer<'_> {
     }
 }
 
-fn approval(satisfied: bool) -> Value {
+/// Whether every segment is admitted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Covered {
+    Yes,
+    No,
+}
+
+fn approval(covered: Covered) -> Value {
     let mut table = serde_json::Map::new();
     for ask in ["off", "on-miss", "always"] {
         for security in ["deny", "allowlist", "full"] {
-            let misses = ask == "on-miss" && security == "allowlist" && !satisfied;
+            let misses = ask == "on-miss" && security == "allowlist" && covered == Covered::No;
             table.insert(format!("{ask}/{security}"), json!(ask == "always" || misses));
         }
     }

@@ -139,11 +139,10 @@ pub(super) fn has_unknown_letter(input: &Value, name: &str, words: &[String]) ->
         let end = letters.find(|c: char| !flags.contains(c)).unwrap_or(letters.len());
         match letters[end..].chars().next() {
             None => {}
-            Some(letter) if values.contains(letter) => {
-                if letters.len() == end + 1 {
-                    words.next();
-                }
+            Some(letter) if values.contains(letter) && letters.len() == end + 1 => {
+                words.next();
             }
+            Some(letter) if values.contains(letter) => {}
             Some(_) => return true,
         }
     }

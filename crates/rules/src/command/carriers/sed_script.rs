@@ -75,12 +75,11 @@ fn command(characters: &mut Peekable<Chars<'_>>) -> Option<()> {
 fn delimited(characters: &mut Peekable<Chars<'_>>, delimiter: char) -> Option<()> {
     loop {
         match characters.next()? {
-            '\n' => return None,
+            // In a class a delimiter is text for some versions and an end for others.
+            '\n' | '[' => return None,
             '\\' => {
                 characters.next().filter(|escaped| *escaped != '\n')?;
             }
-            // In a class a delimiter is text for some versions and an end for others.
-            '[' => return None,
             character if character == delimiter => return Some(()),
             _ => {}
         }

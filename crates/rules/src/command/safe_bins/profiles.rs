@@ -30,11 +30,6 @@ impl Profile {
         }
     }
 
-    fn with_flags(mut self, flags: &[&str]) -> Self {
-        self.flags = flags.iter().map(|&flag| flag.to_owned()).collect();
-        self
-    }
-
     /// Says whether the words (the program's name not among them) fit.
     pub(super) fn admits(&self, words: &[String]) -> bool {
         let mut positional = 0;
@@ -75,11 +70,9 @@ impl Profile {
         let known = || [&self.values, &self.flags, &self.denied].into_iter().flatten();
         let mut beginnings =
             known().filter(|known| known.starts_with(flag) && known.starts_with("--"));
-        let name =
-            match (known().find(|known| *known == flag), beginnings.next(), beginnings.next()) {
-                (Some(name), _, _) | (None, Some(name), None) => name,
-                (None, _, _) => return Fit::Refused,
-            };
+        let exact = known().find(|known| *known == flag);
+        let abbreviated = beginnings.next().filter(|_| beginnings.next().is_none());
+        let Some(name) = exact.or(abbreviated) else { return Fit::Refused };
         match value {
             _ if self.denied.contains(name) => Fit::Refused,
             Some(value) if self.values.contains(name) && is_harmless(value) => Fit::Alone,
@@ -134,225 +127,103 @@ fn is_value(word: &str) -> bool {
 
 /// The grammar of a program we know.
 pub(super) fn built_in(name: &str) -> Option<&'static Profile> {
-    static PROFILES: LazyLock<Vec<(&str, Profile)>> = LazyLock::new(profiles);
+    static PROFILES: LazyLock<Vec<(&str, Profile)>> =
+        LazyLock::new(|| TABLE.iter().map(|row| (row.name, row.profile())).collect());
     PROFILES.iter().find(|(known, _)| *known == name).map(|(_, profile)| profile)
 }
 
-fn profiles() -> Vec<(&'static str, Profile)> {
-    const QUIET: &[&str] =
-        &["--quiet", "--silent", "--verbose", "--zero-terminated", "-q", "-v", "-z"];
-    let reads_input = |values: &[&str], denied: &[&str]| Profile::new((0, Some(0)), values, denied);
-    vec![
-        (
-            "cut",
-            reads_input(
-                &[
-                    "--bytes",
-                    "--characters",
-                    "--fields",
-                    "--delimiter",
-                    "--output-delimiter",
-                    "-b",
-                    "-c",
-                    "-f",
-                    "-d",
-                ],
-                &[],
-            )
-            .with_flags(&[
-                "--complement",
-                "--only-delimited",
-                "--zero-terminated",
-                "-n",
-                "-s",
-                "-z",
-            ]),
-        ),
-        (
-            "uniq",
-            reads_input(
-                &["--skip-fields", "--skip-chars", "--check-chars", "--group", "-f", "-s", "-w"],
-                &[],
-            )
-            .with_flags(&[
-                "--count",
-                "--repeated",
-                "--unique",
-                "--ignore-case",
-                "--zero-terminated",
-                "-c",
-                "-d",
-                "-u",
-                "-i",
-                "-z",
-            ]),
-        ),
-        ("head", reads_input(&["--lines", "--bytes", "-n", "-c"], &[]).with_flags(QUIET)),
-        (
-            "tail",
-            reads_input(
-                &[
-                    "--lines",
-                    "--bytes",
-                    "--sleep-interval",
-                    "--max-unchanged-stats",
-                    "--pid",
-                    "-n",
-                    "-c",
-                ],
-                &["--follow", "--retry", "-f", "-F"],
-            )
-            .with_flags(QUIET),
-        ),
-        (
-            "tr",
-            Profile::new((1, Some(2)), &[], &[]).with_flags(&[
-                "--complement",
-                "--delete",
-                "--squeeze-repeats",
-                "--truncate-set1",
-                "-C",
-                "-c",
-                "-d",
-                "-s",
-                "-t",
-            ]),
-        ),
-        (
-            "wc",
-            reads_input(&[], &["--files0-from"]).with_flags(&[
-                "--bytes",
-                "--chars",
-                "--lines",
-                "--max-line-length",
-                "--words",
-                "-L",
-                "-c",
-                "-l",
-                "-m",
-                "-w",
-            ]),
-        ),
-        (
-            "sort",
-            reads_input(
-                &[
-                    "--key",
-                    "--field-separator",
-                    "--buffer-size",
-                    "--parallel",
-                    "--batch-size",
-                    "-k",
-                    "-t",
-                    "-S",
-                ],
-                &[
-                    "--compress-program",
-                    "--files0-from",
-                    "--output",
-                    "--random-source",
-                    "--temporary-directory",
-                    "-T",
-                    "-o",
-                ],
-            )
-            .with_flags(&[
-                "--numeric-sort",
-                "--reverse",
-                "--unique",
-                "--ignore-case",
-                "--zero-terminated",
-                "--stable",
-                "-n",
-                "-r",
-                "-u",
-                "-f",
-                "-b",
-                "-d",
-                "-g",
-                "-h",
-                "-i",
-                "-M",
-                "-V",
-                "-s",
-                "-z",
-            ]),
-        ),
-        (
-            "grep",
-            reads_input(
-                &[
-                    "--regexp",
-                    "--max-count",
-                    "--after-context",
-                    "--before-context",
-                    "--context",
-                    "--devices",
-                    "--binary-files",
-                    "--exclude",
-                    "--include",
-                    "--label",
-                    "-e",
-                    "-m",
-                    "-A",
-                    "-B",
-                    "-C",
-                    "-D",
-                ],
-                &[
-                    "--file",
-                    "--exclude-from",
-                    "--dereference-recursive",
-                    "--directories",
-                    "--recursive",
-                    "-f",
-                    "-d",
-                    "-r",
-                    "-R",
-                ],
-            )
-            .with_flags(&[
-                "--ignore-case",
-                "--invert-match",
-                "--word-regexp",
-                "--line-regexp",
-                "--count",
-                "--quiet",
-                "--extended-regexp",
-                "--fixed-strings",
-                "--only-matching",
-                "-i",
-                "-v",
-                "-w",
-                "-x",
-                "-c",
-                "-q",
-                "-s",
-                "-E",
-                "-F",
-                "-G",
-                "-o",
-                "-n",
-                "-h",
-                "-H",
-                "-z",
-            ]),
-        ),
-        (
-            "jq",
-            Profile::new(
-                (0, Some(1)),
-                &["--arg", "--argjson", "--argstr"],
-                &[
-                    "--argfile",
-                    "--rawfile",
-                    "--slurpfile",
-                    "--from-file",
-                    "--library-path",
-                    "-L",
-                    "-f",
-                ],
-            ),
-        ),
-    ]
+/// A grammar as it stands in the table: options are words between blanks.
+struct Row {
+    name: &'static str,
+    positional: (usize, usize),
+    values: &'static str,
+    flags: &'static str,
+    denied: &'static str,
 }
+
+impl Row {
+    fn profile(&self) -> Profile {
+        let set = |words: &str| words.split_whitespace().map(str::to_owned).collect();
+        Profile {
+            min_positional: self.positional.0,
+            max_positional: Some(self.positional.1),
+            values: set(self.values),
+            flags: set(self.flags),
+            denied: set(self.denied),
+        }
+    }
+}
+
+/// What is in none of the columns is refused. `tail -f` never ends, and the other refused options
+/// name files or programs.
+const TABLE: &[Row] = &[
+    Row {
+        name: "cut",
+        positional: (0, 0),
+        values: "--bytes --characters --fields --delimiter --output-delimiter -b -c -f -d",
+        flags: "--complement --only-delimited --zero-terminated -n -s -z",
+        denied: "",
+    },
+    Row {
+        name: "uniq",
+        positional: (0, 0),
+        values: "--skip-fields --skip-chars --check-chars --group -f -s -w",
+        flags: "--count --repeated --unique --ignore-case --zero-terminated -c -d -u -i -z",
+        denied: "",
+    },
+    Row {
+        name: "head",
+        positional: (0, 0),
+        values: "--lines --bytes -n -c",
+        flags: "--quiet --silent --verbose --zero-terminated -q -v -z",
+        denied: "",
+    },
+    Row {
+        name: "tail",
+        positional: (0, 0),
+        values: "--lines --bytes --sleep-interval --max-unchanged-stats --pid -n -c",
+        flags: "--quiet --silent --verbose --zero-terminated -q -v -z",
+        denied: "--follow --retry -f -F",
+    },
+    Row {
+        name: "tr",
+        positional: (1, 2),
+        values: "",
+        flags: "--complement --delete --squeeze-repeats --truncate-set1 -C -c -d -s -t",
+        denied: "",
+    },
+    Row {
+        name: "wc",
+        positional: (0, 0),
+        values: "",
+        flags: "--bytes --chars --lines --max-line-length --words -L -c -l -m -w",
+        denied: "--files0-from",
+    },
+    Row {
+        name: "sort",
+        positional: (0, 0),
+        values: "--key --field-separator --buffer-size --parallel --batch-size -k -t -S",
+        flags: "--numeric-sort --reverse --unique --ignore-case --zero-terminated --stable \
+                -n -r -u -f -b -d -g -h -i -M -V -s -z",
+        denied: "--compress-program --files0-from --output --random-source \
+                 --temporary-directory -T -o",
+    },
+    Row {
+        name: "grep",
+        positional: (0, 0),
+        values: "--regexp --max-count --after-context --before-context --context --devices \
+                 --binary-files --exclude --include --label -e -m -A -B -C -D",
+        flags: "--ignore-case --invert-match --word-regexp --line-regexp --count --quiet \
+                --extended-regexp --fixed-strings --only-matching \
+                -i -v -w -x -c -q -s -E -F -G -o -n -h -H -z",
+        denied: "--file --exclude-from --dereference-recursive --directories --recursive \
+                 -f -d -r -R",
+    },
+    Row {
+        name: "jq",
+        positional: (0, 1),
+        values: "--arg --argjson --argstr",
+        flags: "",
+        denied: "--argfile --rawfile --slurpfile --from-file --library-path -L -f",
+    },
+];
