@@ -1,0 +1,3 @@
+//! Decides whether a command on the host runs, is asked about, or is refused.
+
+pub mod file;
