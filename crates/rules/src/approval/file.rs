@@ -15,7 +15,7 @@ mod normalise;
 mod policy;
 
 pub use edit::{Change, NewEntry, Use};
-pub use entry::{Binding, Entry, Pin};
+pub use entry::{Binding, Entry};
 pub use hash::{FileHash, SetRefusal, check_base};
 pub use policy::{FileDefaults, FilePolicy, FileWarning};
 

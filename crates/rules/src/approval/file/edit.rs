@@ -1,8 +1,9 @@
 //! Changes to the allowlists. Each says whether it changed anything, so that a file is only written
 //! when there is something to write.
 
-use super::entry::{self, Binding, Pin};
+use super::entry::{self, Binding};
 use super::{AgentKey, ApprovalsFile, ExtendText as _, NewId, member};
+use crate::command::{ContentHash, Remembered};
 use crate::config::tree::{Node, Object, Value};
 use crate::ids::trim;
 
@@ -19,7 +20,7 @@ pub enum Change {
 pub struct NewEntry {
     pattern: String,
     binding: Binding,
-    pin: Option<Pin>,
+    pin: Option<ContentHash>,
     /// The command it was made for, if it was made for one.
     command: Option<String>,
 }
@@ -36,19 +37,19 @@ pub struct Use<'a> {
 
 impl NewEntry {
     /// A pattern that a person wrote, pinned if the file it names could be changed by an agent.
-    pub fn pattern(pattern: &str, pin: Option<Pin>) -> Self {
+    pub fn pattern(pattern: &str, pin: Option<ContentHash>) -> Self {
         let pattern = trim(pattern).to_owned();
         Self { pattern, binding: Binding::Pattern, pin, command: None }
     }
 
-    /// Exactly one executable, argument list and directory. Made by
-    /// [`crate::approval::always`], which refuses what may not be remembered.
-    pub(in crate::approval) fn exact(binding: Binding, pin: Option<Pin>, command: &str) -> Self {
-        let pattern = match &binding {
-            Binding::Exact { executable, argv, cwd } => entry::bound_pattern(executable, argv, cwd),
-            Binding::Pattern | Binding::NotUnderstood { .. } => String::new(),
-        };
-        Self { pattern, binding, pin, command: Some(command.to_owned()) }
+    /// What [`crate::approval::always`] lets be remembered: one executable, one argument list, one
+    /// directory.
+    pub(in crate::approval) fn remembered(remembered: Remembered) -> Self {
+        let Remembered { path, argv, cwd, pin, .. } = remembered;
+        let pattern = entry::bound_pattern(&path, &argv, &cwd);
+        let command = argv.join(" ");
+        let binding = Binding::Exact { executable: path, argv, cwd };
+        Self { pattern, binding, pin: Some(pin), command: Some(command) }
     }
 
     pub fn as_pattern(&self) -> &str {
@@ -59,8 +60,8 @@ impl NewEntry {
         &self.binding
     }
 
-    pub const fn pin(&self) -> Option<&Pin> {
-        self.pin.as_ref()
+    pub const fn pin(&self) -> Option<ContentHash> {
+        self.pin
     }
 }
 
@@ -92,7 +93,7 @@ impl ApprovalsFile {
         if matches!(binding, Binding::Exact { .. }) {
             entry.insert(member("source", Value::String(entry::ALLOW_ALWAYS.to_owned())));
         }
-        if let Some(own) = entry::own_node(&binding, pin.as_ref()) {
+        if let Some(own) = entry::own_node(&binding, pin) {
             entry.insert(member(entry::OWN, own));
         }
         entry.insert(member("lastUsedAt", number(now_ms)));

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use sha2::{Digest as _, Sha256};
 
 use super::member;
+use crate::command::{self, ContentHash, Pattern};
 use crate::config::tree::{Node, Object, Value};
 use crate::ids::trim;
 
@@ -40,7 +41,7 @@ pub struct Entry {
     pub pattern: String,
     pub binding: Binding,
     /// What the executable's content must be.
-    pub pin: Option<Pin>,
+    pub pin: Option<ContentHash>,
 }
 
 /// What of a command an entry fixes besides its executable.
@@ -52,23 +53,6 @@ pub enum Binding {
     Exact { executable: String, argv: Vec<String>, cwd: String },
     /// A key that we do not know may narrow it, so it matches nothing.
     NotUnderstood { key: String },
-}
-
-/// SHA-256 of an executable's content, in lower-case hex.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pin(String);
-
-impl Pin {
-    /// A hash as written; `None` unless it is one.
-    pub fn parse(text: &str) -> Option<Self> {
-        let is_hash =
-            text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        is_hash.then(|| Self(text.to_owned()))
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 /// The pattern of a bound entry: a bare name with a colon and a hash, which neither release of the
@@ -83,6 +67,21 @@ pub(super) fn bound_pattern(executable: &str, argv: &[String], cwd: &str) -> Str
     let digest = hasher.finalize();
     let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{ALLOW_ALWAYS}:{hex}")
+}
+
+impl Entry {
+    /// The entry as the matcher takes it; `None` if it may match nothing.
+    pub fn to_trusted(&self, home: Option<&str>) -> Option<command::Entry> {
+        let entry = |pattern, binding| command::Entry { pattern, binding, pin: self.pin };
+        match &self.binding {
+            Binding::Pattern => Some(entry(Pattern::compile(&self.pattern, home), None)),
+            Binding::Exact { executable, argv, cwd } => {
+                let pattern = Pattern::literal(executable);
+                Some(entry(pattern, Some(command::Binding::of(argv, cwd))))
+            }
+            Binding::NotUnderstood { .. } => None,
+        }
+    }
 }
 
 /// The entries of every agent's own list.
@@ -100,7 +99,7 @@ fn read(node: &Node) -> Option<Entry> {
     let object = node.as_object()?;
     let pattern = trim(object.get("pattern")?.as_str()?).to_owned();
     let own = object.get(OWN);
-    let pin = own.and_then(|own| own.get("sha256")).and_then(Node::as_str).and_then(Pin::parse);
+    let pin = own.and_then(|own| own.get("sha256")).and_then(Node::as_str).and_then(ContentHash::parse);
     Some(Entry { binding: binding(object, own, &pattern), pin, pattern })
 }
 
@@ -132,7 +131,7 @@ fn is_own_understood(own: &Node) -> bool {
     let Some(object) = own.as_object() else { return false };
     let is_known = |key: &str| matches!(key, "executable" | "argv" | "cwd" | "sha256");
     let has_binding = ["executable", "argv", "cwd"].iter().any(|key| object.contains(key));
-    let sha256 = object.get("sha256").map(|node| node.as_str().and_then(Pin::parse));
+    let sha256 = object.get("sha256").map(|node| node.as_str().and_then(ContentHash::parse));
     object.members().iter().all(|member| is_known(&member.key))
         && (!has_binding || exact(own).is_some())
         && sha256 != Some(None)
@@ -147,7 +146,7 @@ fn exact(own: &Node) -> Option<Binding> {
 }
 
 /// Our own part of an entry, for writing.
-pub(super) fn own_node(binding: &Binding, pin: Option<&Pin>) -> Option<Value> {
+pub(super) fn own_node(binding: &Binding, pin: Option<ContentHash>) -> Option<Value> {
     let text = |text: &str| Value::String(text.to_owned());
     let mut own = Object::default();
     match binding {
@@ -160,7 +159,7 @@ pub(super) fn own_node(binding: &Binding, pin: Option<&Pin>) -> Option<Value> {
         Binding::Pattern | Binding::NotUnderstood { .. } => {}
     }
     if let Some(pin) = pin {
-        own.insert(member("sha256", text(pin.as_str())));
+        own.insert(member("sha256", Value::String(pin.to_string())));
     }
     (!own.is_empty()).then_some(Value::Object(own))
 }

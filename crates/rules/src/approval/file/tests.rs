@@ -1,4 +1,5 @@
 use super::*;
+use crate::command::ContentHash;
 use crate::exec_host::values::{Ask, Security};
 use proptest::prelude::*;
 
@@ -154,12 +155,12 @@ fn entries_are_added_once_removed_whole_and_marked_where_they_stand() {
 #[test]
 fn a_new_pin_takes_the_place_of_the_old_one() {
     let mut file = ApprovalsFile::empty();
-    let pin = |letter: &str| Pin::parse(&letter.repeat(64));
+    let pin = |letter: &str| ContentHash::parse(&letter.repeat(64));
     for letter in ["a", "b"] {
         let entry = NewEntry::pattern("/x", pin(letter));
         assert_eq!(file.add(&main(), entry, 1, &mut ids()), Change::Changed);
     }
-    let pins: Vec<_> = file.allowlist(&main()).map(|entry| entry.pin.clone()).collect();
+    let pins: Vec<_> = file.allowlist(&main()).map(|entry| entry.pin).collect();
     assert_eq!(pins, [pin("b")]);
 }
 
