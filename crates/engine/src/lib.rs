@@ -7,5 +7,6 @@ pub mod approvals_file;
 pub mod config_store;
 pub mod explain;
 pub mod host_files;
+pub mod program_files;
 pub mod random;
 pub mod session_store;

@@ -212,7 +212,7 @@ impl fmt::Display for AskReason {
             Self::Obfuscated(signs) => {
                 f.write_str("the text looks as if it hides something: ")?;
                 for (index, sign) in signs.iter().enumerate() {
-                    write!(f, "{}{sign}", if index == 0 { "" } else { "; " })?;
+                    write!(f, "{}{}", if index == 0 { "" } else { "; " }, sign.what)?;
                 }
                 Ok(())
             }

@@ -7,6 +7,7 @@
 pub mod approval;
 pub mod backend;
 pub mod browser;
+pub mod command;
 pub mod config;
 pub mod container;
 pub mod elevated;

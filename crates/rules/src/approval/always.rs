@@ -23,5 +23,6 @@ pub fn entries(
     if policy.security().value != Security::Allowlist || has_code {
         return Vec::new();
     }
-    analysis.remember(files).into_iter().map(NewEntry::remembered).collect()
+    let remembered = analysis.remember(files).into_iter();
+    remembered.map(|entry| NewEntry::remembered(entry, analysis.cwd())).collect()
 }

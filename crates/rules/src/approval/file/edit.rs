@@ -44,8 +44,9 @@ impl NewEntry {
 
     /// What [`crate::approval::always`] lets be remembered: one executable, one argument list, one
     /// directory.
-    pub(in crate::approval) fn remembered(remembered: Remembered) -> Self {
-        let Remembered { path, argv, cwd, pin, .. } = remembered;
+    pub(in crate::approval) fn remembered(remembered: Remembered, cwd: &str) -> Self {
+        let Remembered { path, argv, pin, binding: _ } = remembered;
+        let cwd = cwd.to_owned();
         let pattern = entry::bound_pattern(&path, &argv, &cwd);
         let command = argv.join(" ");
         let binding = Binding::Exact { executable: path, argv, cwd };

@@ -76,7 +76,8 @@ impl Entry {
         match &self.binding {
             Binding::Pattern => Some(entry(Pattern::compile(&self.pattern, home), None)),
             Binding::Exact { executable, argv, cwd } => {
-                let pattern = Pattern::literal(executable);
+                // Should the path hold a `*`, words, directory and content are still exactly these.
+                let pattern = Pattern::compile(executable, None);
                 Some(entry(pattern, Some(command::Binding::of(argv, cwd))))
             }
             Binding::NotUnderstood { .. } => None,
