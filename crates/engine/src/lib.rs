@@ -5,6 +5,7 @@
 
 pub mod approvals_file;
 pub mod config_store;
+pub mod exec_question;
 pub mod explain;
 pub mod host_files;
 pub mod program_files;

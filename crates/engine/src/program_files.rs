@@ -39,9 +39,9 @@ impl Writers {
         // Without the facts we are nobody special, and the directories still count.
         let uid = fs::metadata("/proc/self").map(|facts| facts.uid()).unwrap_or_default();
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let groups = status.lines().filter_map(|line| {
-            line.strip_prefix("Groups:").or_else(|| line.strip_prefix("Gid:"))
-        });
+        let groups = status
+            .lines()
+            .filter_map(|line| line.strip_prefix("Groups:").or_else(|| line.strip_prefix("Gid:")));
         let groups = groups.flat_map(str::split_whitespace).filter_map(|id| id.parse().ok());
         Self { uid, groups: groups.collect(), agent_directories }
     }
@@ -54,8 +54,7 @@ impl Writers {
             return true;
         }
         self.uid != 0
-            && (facts.uid() == self.uid
-                || mode & 0o020 != 0 && self.groups.contains(&facts.gid()))
+            && (facts.uid() == self.uid || mode & 0o020 != 0 && self.groups.contains(&facts.gid()))
     }
 
     /// The file itself, and every directory on the way to it.

@@ -15,9 +15,11 @@
 
 pub mod always;
 pub mod answer;
+pub mod change;
 pub mod environment;
 pub mod file;
 pub mod run_form;
+pub mod settings;
 
 use std::fmt;
 
@@ -78,10 +80,16 @@ pub enum RunReason {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AskReason {
     /// The policy asks about everything.
-    Always { by: Source },
+    Always {
+        by: Source,
+    },
     /// Nothing lets one of the programs through.
-    Missed { miss: Option<Miss> },
-    NotAnalysable { why: NotAnalysable },
+    Missed {
+        miss: Option<Miss>,
+    },
+    NotAnalysable {
+        why: NotAnalysable,
+    },
     /// A program is fed a text of its own.
     HereDocument,
     InlineCode(InlineCode),
@@ -92,8 +100,14 @@ pub enum AskReason {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RefuseReason {
     /// Nothing lets one of the programs through, and nobody is to be asked.
-    Missed { miss: Option<Miss>, ask: Source },
-    NotAnalysable { why: NotAnalysable, ask: Source },
+    Missed {
+        miss: Option<Miss>,
+        ask: Source,
+    },
+    NotAnalysable {
+        why: NotAnalysable,
+        ask: Source,
+    },
 }
 
 impl Findings {
@@ -188,7 +202,9 @@ fn refusal(policy: &HostExec, findings: &Findings) -> RefuseReason {
 impl fmt::Display for RunReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Covered => f.write_str("everything in it is on the allowlist or is a safe filter"),
+            Self::Covered => {
+                f.write_str("everything in it is on the allowlist or is a safe filter")
+            }
             Self::Full { by } => write!(f, "security is `full` (set by {by})"),
         }
     }

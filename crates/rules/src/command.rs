@@ -35,7 +35,7 @@ pub use pattern::Pattern;
 pub use plan::{Joint, Plan, PlanHash, Step, Unplannable};
 pub use program::{ContentHash, FileFacts, FileIdentity, Found, PinnedFile, Program, ProgramFiles};
 pub use remember::{Binding, Remembered};
-pub use safe_bins::{Profile, SafeBins};
+pub use safe_bins::{DEFAULT_DIRECTORIES, DEFAULT_NAMES, Profile, SafeBins};
 pub use verdict::{Admission, Entry, Miss, SegmentVerdict, SkillProgram, Trust, Verdict, decide};
 pub use wrappers::{Blocked, Effect, Wrapper};
 

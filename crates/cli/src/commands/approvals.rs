@@ -86,7 +86,7 @@ pub(crate) fn add(args: &PatternArgs, output: &Output) -> Result<Outcome, Comman
     let agent = key(&args.agent)?;
     let configs = config_store::open()?;
     let pinned = exec_question::pin(&configs, pattern);
-    let entry = NewEntry::pattern(pattern, pinned.clone());
+    let entry = NewEntry::pattern(pattern, pinned);
     let store = ApprovalsStore::of_home(&configs.locations.home);
     let (snapshot, change) =
         store.edit(|file| file.add(&agent, entry.clone(), now_ms(), &mut random::uuid))?;
@@ -94,8 +94,8 @@ pub(crate) fn add(args: &PatternArgs, output: &Output) -> Result<Outcome, Comman
         Change::Changed => "added",
         Change::Unchanged => "already there",
     };
-    let pin = pinned.as_ref().map(|pin| pin.as_str());
-    report(args, &snapshot, done, pin, output)?;
+    let pin = pinned.map(|pin| pin.to_string());
+    report(args, &snapshot, done, pin.as_deref(), output)?;
     Ok(Outcome::Done)
 }
 
@@ -151,7 +151,9 @@ fn report(
             let mut lines =
                 vec![format!("{done}: {} for {}", safe(args.pattern.trim()), safe(agent))];
             lines.extend(pin.map(|pin| {
-                format!("  note: an agent can change this file, so it is pinned to its content ({pin})")
+                format!(
+                    "  note: an agent can change this file, so it is pinned to its content ({pin})"
+                )
             }));
             output.lines(&lines)?;
         }
@@ -186,8 +188,8 @@ fn warnings(snapshot: &Snapshot) -> Vec<String> {
 
 /// The reference's shape, with our findings under `clawpen`.
 fn snapshot_json(snapshot: &Snapshot) -> Result<Value, CommandError> {
-    let file: Value = serde_json::from_str(&snapshot.file.redacted().to_text())
-        .map_err(std::io::Error::other)?;
+    let file: Value =
+        serde_json::from_str(&snapshot.file.redacted().to_text()).map_err(std::io::Error::other)?;
     Ok(json!({
         "path": snapshot.path,
         "exists": snapshot.exists,
@@ -213,8 +215,8 @@ fn show(
         let token = if snapshot.file.has_token() { "(set)" } else { "(none)" };
         lines.push(format!("  socket: {} token: {token}", safe(socket)));
     }
-    let file: Value = serde_json::from_str(&snapshot.file.redacted().to_text())
-        .map_err(std::io::Error::other)?;
+    let file: Value =
+        serde_json::from_str(&snapshot.file.redacted().to_text()).map_err(std::io::Error::other)?;
     lines.push(format!("  defaults: {}", words(&file["defaults"])));
     for (agent, own) in file["agents"].as_object().into_iter().flatten() {
         lines.push(format!("  {}: {}", safe(agent), words(own)));
@@ -253,7 +255,7 @@ fn entry_text(entry: &Value) -> String {
         None => safe(entry["pattern"].as_str().unwrap_or_default()),
     };
     if let Some(pin) = own["sha256"].as_str() {
-        text.push_str(&format!(" (sha256 {})", safe(pin)));
+        text = format!("{text} (sha256 {})", safe(pin));
     }
     text
 }

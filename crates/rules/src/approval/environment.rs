@@ -93,7 +93,8 @@ pub fn decide(parts: &Parts<'_>) -> Result<BTreeMap<String, String>, Environment
     }
     if !parts.path_prepend.is_empty() {
         let path = environment.remove("PATH").unwrap_or_default();
-        let first = parts.path_prepend.iter().map(String::as_str).filter(|dir| dir.starts_with('/'));
+        let first =
+            parts.path_prepend.iter().map(String::as_str).filter(|dir| dir.starts_with('/'));
         let all: Vec<&str> = first.chain([path.as_str()]).filter(|dir| !dir.is_empty()).collect();
         environment.insert("PATH".to_owned(), all.join(":"));
     }
@@ -157,8 +158,19 @@ mod tests {
     #[test]
     fn b19_a_call_sets_only_what_is_known_to_be_harmless() {
         for name in [
-            "GIT_SSH_COMMAND", "HOME", "ZDOTDIR", "SHELLOPTS", "PS4", "BASH_ENV", "LD_PRELOAD", "VIMINIT",
-            "ld_preload", "OPENCLAW_HOME", "EDITOR", "PAGER", "NEW_IN_NEXT_RELEASE",
+            "GIT_SSH_COMMAND",
+            "HOME",
+            "ZDOTDIR",
+            "SHELLOPTS",
+            "PS4",
+            "BASH_ENV",
+            "LD_PRELOAD",
+            "VIMINIT",
+            "ld_preload",
+            "OPENCLAW_HOME",
+            "EDITOR",
+            "PAGER",
+            "NEW_IN_NEXT_RELEASE",
         ] {
             let refused = Err(EnvironmentRefused::NotHarmless { name: name.to_owned() });
             assert_eq!(decide_with(&[], &[(name, "x")], &[]), refused, "{name}");
@@ -171,8 +183,13 @@ mod tests {
     #[test]
     fn b19_what_is_inherited_loses_whatever_steers_code() {
         let inherited = [
-            ("PATH", "/usr/bin"), ("HOME", "/h"), ("NODE_OPTIONS", "--require=/x"), ("LD_AUDIT", "/x"),
-            ("BASH_FUNC_ls%%", "() { id; }"), ("GIT_CONFIG_COUNT", "1"), ("OPENCLAW_GATEWAY_TOKEN", "t"),
+            ("PATH", "/usr/bin"),
+            ("HOME", "/h"),
+            ("NODE_OPTIONS", "--require=/x"),
+            ("LD_AUDIT", "/x"),
+            ("BASH_FUNC_ls%%", "() { id; }"),
+            ("GIT_CONFIG_COUNT", "1"),
+            ("OPENCLAW_GATEWAY_TOKEN", "t"),
         ];
         let kept = map(&[("PATH", "/usr/bin"), ("HOME", "/h")]);
         assert_eq!(decide_with(&inherited, &[], &[]), Ok(kept));

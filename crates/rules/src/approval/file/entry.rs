@@ -100,7 +100,8 @@ fn read(node: &Node) -> Option<Entry> {
     let object = node.as_object()?;
     let pattern = trim(object.get("pattern")?.as_str()?).to_owned();
     let own = object.get(OWN);
-    let pin = own.and_then(|own| own.get("sha256")).and_then(Node::as_str).and_then(ContentHash::parse);
+    let pin =
+        own.and_then(|own| own.get("sha256")).and_then(Node::as_str).and_then(ContentHash::parse);
     Some(Entry { binding: binding(object, own, &pattern), pin, pattern })
 }
 
