@@ -6,7 +6,9 @@
 //! does not see.
 
 use super::{Coverage, Findings};
-use crate::command::{self, NotAnalysable, Plan, ProgramFiles, Request, Unplannable};
+use crate::command::{
+    self, Miss, NotAnalysable, Plan, ProgramFiles, Request, SegmentVerdict, Unplannable,
+};
 use crate::exec_host::{HostExec, Security};
 
 /// The shell that reads texts.
@@ -55,9 +57,25 @@ pub fn freeze(
         // A person who agrees to a command that can be frozen agrees to its words.
         (Ok(analysis), _, Security::Allowlist | Security::Deny) => match analysis.freeze(files) {
             Ok(plan) => Ok(words(plan)),
-            Err(_) => shell(request, files),
+            Err(why) if needs_shell(&why, findings) => shell(request, files),
+            // A program that is not there yet could be anything when it is.
+            Err(why) => Err(NotFrozen::Words(why)),
         },
         (Ok(_), _, Security::Full) | (Err(_), _, _) => shell(request, files),
+    }
+}
+
+/// Says whether only a shell knows what the words mean: a wrapper that is not followed, or a word
+/// such as `cd`.
+fn needs_shell(why: &Unplannable, findings: &Findings) -> bool {
+    match why {
+        Unplannable::Blocked { .. } => true,
+        Unplannable::Unreadable { .. } => false,
+        Unplannable::NotFound { word } => {
+            let segments = findings.verdict.iter().flat_map(|verdict| verdict.segments());
+            let shell_word = SegmentVerdict::Missed(Miss::ShellWord { word: word.clone() });
+            segments.into_iter().any(|segment| *segment == shell_word)
+        }
     }
 }
 

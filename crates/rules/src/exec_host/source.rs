@@ -70,7 +70,7 @@ impl Source {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BuiltIn(key) => write!(f, "the built-in value of `{key}`"),
+            Self::BuiltIn(key) => write!(f, "the default of `{key}`"),
             Self::Config(origin) => write!(f, "`{}`", origin.key),
             Self::Session => f.write_str("the session"),
             Self::Message => f.write_str("the message"),
