@@ -11,6 +11,7 @@ use clawpen_rules::posix;
 use serde_json::{Value, json};
 
 use super::CommandError;
+use super::why::refusal;
 use crate::args::{self, Format};
 use crate::exit::Outcome;
 use crate::output::{Output, safe};
@@ -113,13 +114,22 @@ impl Shown {
             exec_question::Outcome::Refused { refusal, change } => {
                 Self { reasons: vec![refusal.to_string()], changes: vec![change.clone()], ..none }
             }
-            exec_question::Outcome::Sandbox(exec) => Self {
-                outcome: Outcome::Done,
-                decision: "run",
-                host: Some("sandbox"),
-                why_there: Some(exec.why().to_string()),
-                reasons: vec!["nobody is asked about what stays in the sandbox".to_owned()],
-                ..none
+            exec_question::Outcome::Sandbox(exec) => match refusal(&answer.explanation) {
+                // A sandbox that cannot be made runs nothing, and nothing else takes its place.
+                Some(refusal) => Self {
+                    host: Some("sandbox"),
+                    why_there: Some(exec.why().to_string()),
+                    reasons: vec![format!("the sandbox cannot be made: {refusal}")],
+                    ..none
+                },
+                None => Self {
+                    outcome: Outcome::Done,
+                    decision: "run",
+                    host: Some("sandbox"),
+                    why_there: Some(exec.why().to_string()),
+                    reasons: vec!["nobody is asked about what stays in the sandbox".to_owned()],
+                    ..none
+                },
             },
             exec_question::Outcome::Host(host) => Self::of_host(host),
         }
@@ -156,7 +166,14 @@ impl Shown {
     fn lines(&self, question: &args::CommandQuestion, answer: &CommandAnswer) -> Vec<String> {
         let mut lines = vec![format!("{}: {}", self.decision, shown_text(&question.text))];
         if let (Some(host), Some(why)) = (self.host, &self.why_there) {
-            lines.push(format!("  where: {host}, in {} ({})", escape(&answer.cwd), escape(why)));
+            // Inside a sandbox the directory has another name.
+            let cwd = match &answer.outcome {
+                exec_question::Outcome::Host(_) => format!(", in {}", escape(&answer.cwd)),
+                exec_question::Outcome::ToolClosed { .. }
+                | exec_question::Outcome::Refused { .. }
+                | exec_question::Outcome::Sandbox(_) => String::new(),
+            };
+            lines.push(format!("  where: {host}{cwd} ({})", escape(why)));
         }
         if let exec_question::Outcome::Host(host) = &answer.outcome {
             lines.push(format!(
