@@ -26,6 +26,11 @@ fn docker_create() {
 }
 
 #[test]
+fn exec_allowlist() {
+    check("exec-allowlist", 592);
+}
+
+#[test]
 fn exec_approvals() {
     check("exec-approvals", 82);
 }
@@ -55,7 +60,7 @@ fn a_recording_of_a_later_part_is_counted_and_not_dropped() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     let file = directory.join("gateway-frames.jsonl");
     let tally = replay::run_file(&file, None, &[&directory]).expect("the recording can be read");
-    assert_eq!((tally.passed, tally.failed, tally.not_yet), (0, 0, 82));
+    assert_eq!((tally.passed, tally.failed, tally.not_yet), (0, 0, 957));
 }
 
 #[test]

@@ -100,8 +100,8 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-const SECURITY: [&str; 3] = ["deny", "allowlist", "full"];
-const ASK: [&str; 3] = ["off", "on-miss", "always"];
+pub(super) const SECURITY: [&str; 3] = ["deny", "allowlist", "full"];
+pub(super) const ASK: [&str; 3] = ["off", "on-miss", "always"];
 
 fn text_value(input: &Value) -> Value {
     let text = input["text"].as_str().unwrap_or("{\"version\":1}");
@@ -117,7 +117,7 @@ fn problem_of_text(input: &Value) -> Option<String> {
     }
 }
 
-fn problem_of(file: &Value) -> Option<String> {
+pub(super) fn problem_of(file: &Value) -> Option<String> {
     let Some(root) = file.as_object() else { return Some(String::new()) };
     if root.get("version").and_then(Value::as_f64) != Some(1.0) {
         let found = root.get("version").map(ToString::to_string);
@@ -232,13 +232,13 @@ fn blocks(input: &Value) -> Vec<Value> {
 }
 
 /// The nearest value of a key, as written; null if nobody says anything.
-fn nearest(input: &Value, key: &str) -> Value {
+pub(super) fn nearest(input: &Value, key: &str) -> Value {
     let written = blocks(input).into_iter().map(|block| block[key].clone());
     written.into_iter().find(|value| !value.is_null()).unwrap_or_default()
 }
 
 /// What an unreadable value of a key comes to; `None` for one that can be read.
-fn strictest(key: &str, value: &Value) -> Option<Value> {
+pub(super) fn strictest(key: &str, value: &Value) -> Option<Value> {
     match key {
         _ if value.is_null() => None,
         "ask" => (!ASK.iter().any(|word| value == word)).then(|| json!("always")),

@@ -63,7 +63,12 @@ impl Analysis {
         entries
     }
 
-    fn remember_segment(&self, segment: &Segment, files: &dyn ProgramFiles) -> Option<Remembered> {
+    /// The entry to store for one segment.
+    pub fn remember_segment(
+        &self,
+        segment: &Segment,
+        files: &dyn ProgramFiles,
+    ) -> Option<Remembered> {
         let runs: &Runs = match &segment.invocation {
             Invocation::Runs(runs) if !runs.is_multiplexed() => runs,
             Invocation::Runs(_) | Invocation::Blocked(_) => return None,
