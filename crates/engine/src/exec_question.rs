@@ -11,7 +11,7 @@ use clawpen_rules::approval::run_form::{self, Frozen, NotFrozen};
 use clawpen_rules::approval::settings::ExecSettings;
 use clawpen_rules::approval::{self, Decision, Findings, change, environment};
 use clawpen_rules::command::{
-    Admission, ContentHash, ProgramFiles as _, Request, SegmentVerdict, Trust,
+    self, Admission, ContentHash, ProgramFiles as _, Request, SegmentVerdict, Trust,
 };
 use clawpen_rules::config::locate::expand_tilde;
 use clawpen_rules::elevated::level::Elevation;
@@ -144,9 +144,9 @@ fn host(
         config,
         agent: session.agent(),
         sandbox,
-        message: &none,
-        session: &stored.unwrap_or_default(),
-        request: &none,
+        message: none,
+        session: stored.unwrap_or_default(),
+        request: none,
         // Whoever asks here sent no message, so no list can name them.
         elevation: &Elevation::Off,
         approvals,
@@ -179,7 +179,7 @@ fn on_host(subject: &Subject<'_>, text: &str, cwd: &str, policy: HostExec) -> Ho
     let request = Request { text, cwd, home: Some(home), environment: &environment };
     let findings = Findings::of(&request, &trust, &programs);
     let decision = approval::decide(&policy, &findings, settings.inline);
-    let covered_by = findings.verdict.iter().flat_map(|verdict| verdict.segments());
+    let covered_by = findings.verdict.iter().flat_map(command::Verdict::segments);
     let covered_by = covered_by.map(|segment| match segment {
         SegmentVerdict::Admitted(Admission::Entry(index)) => {
             written.get(*index).map(|entry| entry.pattern.clone())

@@ -46,11 +46,11 @@ pub struct Situation<'a> {
     pub agent: &'a AgentId,
     pub sandbox: SessionSandbox,
     /// What the message before this call set (`/exec …`).
-    pub message: &'a Wishes,
+    pub message: Wishes,
     /// What the session's record holds.
-    pub session: &'a Wishes,
+    pub session: Wishes,
     /// The call's own parameters.
-    pub request: &'a Wishes,
+    pub request: Wishes,
     pub elevation: &'a Elevation,
     /// What the approvals file says to this agent, or why it says nothing that can be trusted.
     pub approvals: Result<&'a FilePolicy, &'a FileRefused>,

@@ -160,9 +160,9 @@ fn host_context(input: &Value) -> Result<Value> {
         config: &config,
         agent: &AgentId::main(),
         sandbox: SessionSandbox::None,
-        message: &none,
-        session: &none,
-        request: &none,
+        message: none,
+        session: none,
+        request: none,
         elevation: &Elevation::Off,
         approvals: Ok(&file.policy(&agent(input))),
     });

@@ -5,7 +5,7 @@
 
 use super::file::AgentKey;
 use super::{AskReason, Decision, Findings, RefuseReason};
-use crate::command::{Miss, SegmentVerdict};
+use crate::command::{Miss, SegmentVerdict, Verdict};
 use crate::exec_host::ExecRefusal;
 
 /// The changes that would let the command run without asking; empty if it does already.
@@ -43,7 +43,7 @@ fn split_up() -> String {
 
 fn misses(findings: &Findings, agent: &AgentKey) -> Vec<String> {
     let mut changes = Vec::new();
-    for segment in findings.verdict.iter().flat_map(|verdict| verdict.segments()) {
+    for segment in findings.verdict.iter().flat_map(Verdict::segments) {
         let change = match segment {
             SegmentVerdict::Admitted(_) => continue,
             SegmentVerdict::Missed(miss) => of_miss(miss, agent),

@@ -160,16 +160,19 @@ impl ApprovalsFile {
         self.root.get("socket")?.get(key)?.as_str()
     }
 
+    fn set_socket(&mut self, key: &str, value: &str) {
+        if let Some(Node { value: Value::Object(socket), .. }) = self.root.get_mut("socket") {
+            socket.insert(member(key, Value::String(value.to_owned())));
+        }
+    }
+
     /// Fills in what the socket lacks. Says whether anything did.
     pub fn fill_socket(&mut self, path: &str, token: &str) -> Change {
         let mut change = Change::Unchanged;
         for (key, value) in [("path", path), ("token", token)] {
             if self.socket(key).is_none() {
-                if let Some(Node { value: Value::Object(socket), .. }) = self.root.get_mut("socket")
-                {
-                    socket.insert(member(key, Value::String(value.to_owned())));
-                    change = Change::Changed;
-                }
+                self.set_socket(key, value);
+                change = Change::Changed;
             }
         }
         change
@@ -182,11 +185,7 @@ impl ApprovalsFile {
             if self.socket(key).is_none()
                 && let Some(value) = current.socket(key)
             {
-                let value = Value::String(value.to_owned());
-                if let Some(Node { value: Value::Object(socket), .. }) = self.root.get_mut("socket")
-                {
-                    socket.insert(member(key, value));
-                }
+                self.set_socket(key, value);
             }
         }
     }

@@ -7,7 +7,7 @@
 
 use super::{Coverage, Findings};
 use crate::command::{
-    self, Miss, NotAnalysable, Plan, ProgramFiles, Request, SegmentVerdict, Unplannable,
+    self, Miss, NotAnalysable, Plan, ProgramFiles, Request, SegmentVerdict, Unplannable, Verdict,
 };
 use crate::exec_host::{HostExec, Security};
 
@@ -72,7 +72,7 @@ fn needs_shell(why: &Unplannable, findings: &Findings) -> bool {
         Unplannable::Blocked { .. } => true,
         Unplannable::Unreadable { .. } => false,
         Unplannable::NotFound { word } => {
-            let segments = findings.verdict.iter().flat_map(|verdict| verdict.segments());
+            let segments = findings.verdict.iter().flat_map(Verdict::segments);
             let shell_word = SegmentVerdict::Missed(Miss::ShellWord { word: word.clone() });
             segments.into_iter().any(|segment| *segment == shell_word)
         }

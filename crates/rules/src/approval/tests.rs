@@ -100,9 +100,9 @@ impl Host {
             config: &config,
             agent: &AgentId::main(),
             sandbox: SessionSandbox::None,
-            message: &none,
-            session: &none,
-            request: &none,
+            message: none,
+            session: none,
+            request: none,
             elevation: &Elevation::Off,
             approvals: Ok(&policy),
         });

@@ -53,8 +53,8 @@ impl Base {
     }
 
     /// Session and message replace the config, in both directions; what gets laxer is said.
-    fn replace(&mut self, wishes: &Wishes, source: &Source) {
-        let Wishes { host, security, ask } = *wishes;
+    fn replace(&mut self, wishes: Wishes, source: &Source) {
+        let Wishes { host, security, ask } = wishes;
         if let Some(host) = host {
             self.host = Chosen::new(host, source.clone());
         }

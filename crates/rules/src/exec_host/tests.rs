@@ -51,9 +51,9 @@ impl Case {
             config: &config,
             agent: &AgentId::main(),
             sandbox: if self.sandboxed { SessionSandbox::Required } else { SessionSandbox::None },
-            message: &self.message,
-            session: &self.session,
-            request: &self.request,
+            message: self.message,
+            session: self.session,
+            request: self.request,
             elevation: self.elevation.as_ref().unwrap_or(&Elevation::Off),
             approvals: if self.broken_file { Err(&refused) } else { Ok(&policy) },
         })
@@ -248,9 +248,9 @@ fn an_agents_own_setting_beats_the_global_one() {
         config: &config,
         agent: &AgentId::main(),
         sandbox: SessionSandbox::None,
-        message: &none,
-        session: &none,
-        request: &none,
+        message: none,
+        session: none,
+        request: none,
         elevation: &Elevation::Off,
         approvals: Ok(&policy),
     });
@@ -290,7 +290,7 @@ fn any_wishes() -> impl Strategy<Value = Wishes> {
     })
 }
 
-fn block(key: &str, wishes: &Wishes, fallback: Option<Security>) -> String {
+fn block(key: &str, wishes: Wishes, fallback: Option<Security>) -> String {
     let mut fields = Vec::new();
     fields.extend(wishes.security.map(|value| format!("\"security\":\"{value}\"")));
     fields.extend(wishes.ask.map(|value| format!("\"ask\":\"{value}\"")));
@@ -303,8 +303,8 @@ fn layered(layers: &[Wishes; 6], fallback: Option<Security>) -> Case {
     let mut exec = Vec::new();
     exec.extend(config.security.map(|value| format!("security: '{value}'")));
     exec.extend(config.ask.map(|value| format!("ask: '{value}'")));
-    let own = block("main", own, fallback);
-    let defaults = block("defaults", defaults, fallback);
+    let own = block("main", *own, fallback);
+    let defaults = block("defaults", *defaults, fallback);
     Case {
         session: *session,
         message: *message,

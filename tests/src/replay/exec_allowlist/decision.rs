@@ -129,9 +129,9 @@ fn policy(input: &Value, file: &ApprovalsFile, key: &AgentKey) -> Result<Result<
         config: &config,
         agent: &AgentId::main(),
         sandbox: SessionSandbox::None,
-        message: &none,
-        session: &none,
-        request: &none,
+        message: none,
+        session: none,
+        request: none,
         elevation: &Elevation::Off,
         approvals: Ok(&file.policy(key)),
     });

@@ -64,9 +64,7 @@ pub(super) fn bound_pattern(executable: &str, argv: &[String], cwd: &str) -> Str
         hasher.update((part.len() as u64).to_be_bytes());
         hasher.update(part.as_bytes());
     }
-    let digest = hasher.finalize();
-    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{ALLOW_ALWAYS}:{hex}")
+    format!("{ALLOW_ALWAYS}:{}", ContentHash(hasher.finalize().into()))
 }
 
 impl Entry {

@@ -4,6 +4,8 @@ use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::command::ContentHash;
+
 /// Identity of a file's exact text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileHash(String);
@@ -11,8 +13,7 @@ pub struct FileHash(String);
 impl FileHash {
     /// Of a text; an absent file counts as an empty one.
     pub fn of(text: &str) -> Self {
-        let digest = Sha256::digest(text.as_bytes());
-        Self(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+        Self(ContentHash(Sha256::digest(text.as_bytes()).into()).to_string())
     }
 
     pub fn as_str(&self) -> &str {

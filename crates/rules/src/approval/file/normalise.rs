@@ -88,7 +88,9 @@ fn agents(agents: Object, new_id: NewId<'_>) -> Result<Object, FileProblem> {
     }
     for entry in agents.members_mut() {
         if let Some(list) = allowlist_mut(&mut entry.node) {
-            list.iter_mut().for_each(|item| ensure_id(item, new_id));
+            for item in list {
+                ensure_id(item, new_id);
+            }
         }
     }
     Ok(agents)
