@@ -1,3 +1,5 @@
+//! The approvals file on a real disk: kept whole, private, and never overwritten unread.
+
 use super::*;
 use clawpen_rules::approval::file::{AgentKey, NewEntry};
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -1,3 +1,5 @@
+//! Whole decisions about commands, by bypass class.
+
 use super::answer::{Answer, Looks, Settled};
 use super::file::{AgentKey, ApprovalsFile, Binding, Change, NewEntry};
 use super::run_form::{Form, NotFrozen};

@@ -1,3 +1,5 @@
+//! Where exec runs and under which policy, and that nothing stricter ever loosens.
+
 use super::*;
 use crate::approval::file::{AgentKey, ApprovalsFile, FileProblem};
 use crate::config::json5;

@@ -1,3 +1,5 @@
+//! What a file says, what edits do to it, and that nothing in it is lost.
+
 use super::*;
 use crate::command::ContentHash;
 use crate::exec_host::values::{Ask, Security};
