@@ -21,6 +21,18 @@ pub(super) const RULES: &[Rule] = &[
     refusal("comments-hide-no-lines", has_hidden_lines),
     refusal("words-that-a-shell-cuts-otherwise", has_foreign_words),
     refusal("pipes-have-two-sides", has_open_pipe),
+    refusal("operators-start-no-line", has_operator_at_line_start),
+    Rule {
+        name: "line-continuations-have-no-reason",
+        category: ANY,
+        applies: |input| analysed(input).contains("\\\n"),
+        transform: |_, mut expected| {
+            if expected["reason"] == "unable to parse shell segment" {
+                expected["reason"] = Value::Null;
+            }
+            expected
+        },
+    },
     refusal("here-documents-are-plain", has_odd_here_document),
     command("here-documents-are-input", has_here_document),
     command("empty-words-are-words", has_empty_word),
@@ -46,7 +58,8 @@ pub(super) const RULES: &[Rule] = &[
         category: "obfuscation",
         applies: |input| {
             let command = of(input, "command");
-            ["curl ", "wget "].iter().any(|tool| command.contains(tool))
+            let pipe = command.rfind('|').unwrap_or_default();
+            ["curl ", "wget "].iter().any(|tool| command[..pipe].contains(tool))
         },
         transform: no_trusted_installers,
     },
@@ -124,6 +137,12 @@ fn has_open_pipe(input: &Value) -> bool {
     !bare.contains("<<") && bare.split(';').any(is_open)
 }
 
+fn has_operator_at_line_start(input: &Value) -> bool {
+    let bare = bare(analysed(input), Double::Hidden);
+    let mut lines = bare.split('\n').skip(1);
+    lines.any(|line| line.trim_start().starts_with(['&', ';', '|']))
+}
+
 fn has_here_document(input: &Value) -> bool {
     bare(analysed(input), Double::Hidden).contains("<<")
 }
@@ -156,8 +175,8 @@ fn has_odd_here_document(input: &Value) -> bool {
         || ends_open(last)
 }
 
-/// The words of each segment.
-fn segments(input: &Value) -> Vec<Vec<String>> {
+/// The text and the words of each segment.
+fn segments(input: &Value) -> Vec<(String, Vec<String>)> {
     let command = analysed(input);
     let bare = bare(command, Double::Hidden);
     let mut segments = Vec::new();
@@ -167,16 +186,20 @@ fn segments(input: &Value) -> Vec<Vec<String>> {
     for (index, character) in bare.chars().chain([';']).enumerate() {
         if matches!(character, '|' | '&' | ';') {
             let raw: String = characters.get(start..index).unwrap_or_default().iter().collect();
-            segments.push(text::words(raw.trim()));
+            segments.push((raw.trim().to_owned(), text::words(raw.trim())));
             start = index + 1;
         }
     }
-    segments.retain(|words| !words.is_empty());
+    segments.retain(|(_, words)| !words.is_empty());
     segments
 }
 
+fn words_of_segments(input: &Value) -> Vec<Vec<String>> {
+    segments(input).into_iter().map(|(_, words)| words).collect()
+}
+
 fn has_empty_word(input: &Value) -> bool {
-    segments(input).iter().flatten().any(String::is_empty)
+    words_of_segments(input).iter().flatten().any(String::is_empty)
 }
 
 fn has_wrapper(input: &Value) -> bool {
@@ -185,11 +208,11 @@ fn has_wrapper(input: &Value) -> bool {
     let is_wrapper = |words: &Vec<String>| {
         words.first().is_some_and(|word| WRAPPERS.contains(&text::name(word).as_str()))
     };
-    segments(input).iter().any(is_wrapper)
+    words_of_segments(input).iter().any(is_wrapper)
 }
 
 fn has_unknown_program(input: &Value) -> bool {
-    segments(input).iter().any(|words| match role(words) {
+    words_of_segments(input).iter().any(|words| match role(words) {
         Role::ShellScript(script) | Role::Script(script) => {
             places::script(input, &script).is_none()
         }
@@ -207,24 +230,25 @@ fn has_carrier(input: &Value) -> bool {
             *first = file.real;
         }
         let starts = 0..words.len();
-        matches!(role(&linked), Role::Carrier(_))
+        role(&linked) != role(words)
+            || matches!(role(&linked), Role::Carrier(_))
             || starts.into_iter().any(|start| matches!(role(&words[start..]), Role::Carrier(_)))
     };
-    segments(input).iter().any(carries)
+    words_of_segments(input).iter().any(carries)
 }
 
 fn passes_on(input: &Value) -> bool {
     let passes = |words: &Vec<String>| {
         (0..words.len()).any(|start| matches!(role(&words[start..]), Role::PassesOn(_)))
     };
-    segments(input).iter().any(passes)
+    words_of_segments(input).iter().any(passes)
 }
 
 fn has_safe_bin(input: &Value) -> bool {
     let bins: Vec<&str> =
         input["safeBins"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let is_safe = |word: &String| bins.contains(&text::name(word).as_str());
-    segments(input).iter().any(|words| words.first().is_some_and(is_safe))
+    words_of_segments(input).iter().any(|words| words.first().is_some_and(is_safe))
 }
 
 /// An exact flag was recorded; every other form is found too.

@@ -115,6 +115,12 @@ pub(super) struct Part {
     pub segments: Vec<Words>,
 }
 
+impl Part {
+    fn has_here_document(&self) -> bool {
+        self.segments.iter().any(|words| words.here_document.is_some())
+    }
+}
+
 /// One segment's words.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Words {
@@ -131,8 +137,12 @@ pub(super) fn split(text: &str) -> Result<Vec<Part>, NotAnalysable> {
     // Without a chain, or with one that has a hole, the operators are refused by the pipeline.
     let (parts, comment) = chain(text).unwrap_or((vec![(None, text)], Comment::None));
     let mut doubt = (comment == Comment::HidesLines).then_some(NotAnalysable::LineAfterComment);
-    let mut pipelines = Vec::with_capacity(parts.len());
+    let mut pipelines: Vec<Part> = Vec::with_capacity(parts.len());
     for (joined_by, part) in parts {
+        // A body ends its line, and no operator may start the next.
+        if pipelines.last().is_some_and(Part::has_here_document) {
+            return Err(NotAnalysable::TextAfterHereDocument);
+        }
         let mut pipeline = Pipeline::new(part);
         let segments = pipeline.read()?;
         doubt = doubt.or(pipeline.doubt);
@@ -461,8 +471,10 @@ impl<'a> Pipeline<'a> {
     fn bodies(&mut self, position: usize) -> Result<(), NotAnalysable> {
         self.end_word();
         let text = self.walk.text.get(position..).unwrap_or_default();
-        if text.contains('\r') {
-            return Err(NotAnalysable::Syntax(Syntax::Character('\r')));
+        match text.find(['\r', '\0']).and_then(|start| text.get(start..)?.chars().next()) {
+            None => {}
+            Some('\r') => return Err(NotAnalysable::Syntax(Syntax::Character('\r'))),
+            Some(character) => return Err(NotAnalysable::Character(character)),
         }
         let mut rest = text.get(1..).unwrap_or_default();
         let mut bodies = Vec::with_capacity(self.pending.len());
@@ -510,7 +522,9 @@ impl<'a> Pipeline<'a> {
         if self.done.iter().any(is_empty) {
             return Err(NotAnalysable::EmptySegment);
         }
-        if self.done.iter().any(|words| words.argv.first().is_none_or(String::is_empty)) {
+        let names_program =
+            |words: &Words| words.argv.first().is_some_and(|word| !word.trim().is_empty());
+        if !self.done.iter().all(names_program) {
             return Err(NotAnalysable::NoProgram);
         }
         Ok(std::mem::take(&mut self.done))

@@ -76,6 +76,3 @@ impl SafeBins {
 fn normalize(name: &str) -> String {
     name.trim().to_lowercase()
 }
-
-#[cfg(test)]
-mod tests;

@@ -178,9 +178,9 @@ fn command_start(rule: &Rule, argv: &[String]) -> Option<(usize, Effect)> {
         Rule::Options { effect, options, operands } => {
             let start = options.end(argv)? + operands;
             let command = argv.get(start)?;
-            // An assignment is an operand of `env`; its meaning is not ours to carry.
+            // To `env`, an assignment and a lone dash change the environment.
             let is_refused =
-                command.is_empty() || (*effect == Effect::None && command.contains('='));
+                *effect == Effect::None && (command.contains('=') || command.starts_with('-'));
             (!is_refused).then_some((start, *effect))
         }
     }
@@ -194,7 +194,7 @@ impl Options {
             if word == "--" {
                 return Some(index + 1);
             }
-            if !word.starts_with('-') {
+            if !word.starts_with('-') || word == "-" {
                 break;
             }
             let (flag, value) =

@@ -230,6 +230,7 @@ fn interpreter(program: &str, words: &[String]) -> Role {
         _ => return Role::Plain,
     };
     let mut tells = false;
+    let mut runs = false;
     let mut rest = words.iter().peekable();
     while let Some(word) = rest.next() {
         match word.as_str() {
@@ -263,8 +264,8 @@ fn interpreter(program: &str, words: &[String]) -> Role {
                     }
                 }
             }
-            word if verbs.contains(&word) => return Role::Carrier(word.to_owned()),
-            "run" if matches!(bare, "bun" | "deno") => {}
+            word if verbs.contains(&word) && !runs => return Role::Carrier(word.to_owned()),
+            "run" if matches!(bare, "bun" | "deno") && !runs => runs = true,
             _ if tells => return Role::Plain,
             word => return Role::Script(word.to_owned()),
         }

@@ -52,8 +52,11 @@ pub(super) fn ours(input: &Value, expected: Value) -> Value {
         }
         segments.push(segment);
     }
-    let total: usize = counts.iter().sum();
-    Answer::new(input, segments, total).put_together(&counts)
+    // Segments that the reference did not look at, as far as they have no wrapper.
+    for (raw, words) in super::segments(input).into_iter().skip(segments.len()) {
+        segments.push(Segment::plain(raw, words));
+    }
+    Answer { input, segments }.put_together(&counts)
 }
 
 impl Segment {
@@ -70,6 +73,10 @@ impl Segment {
             blocked: value["blockedWrapper"].as_str().map(str::to_owned),
             by: by.map(str::to_owned),
         }
+    }
+
+    fn plain(raw: String, words: Vec<String>) -> Self {
+        Self { raw, argv: words.clone(), effective: words, chain: vec![], blocked: None, by: None }
     }
 
     /// Keeps empty words; takes here-documents out, with their delimiters.
@@ -138,15 +145,9 @@ impl Segment {
 struct Answer<'a> {
     input: &'a Value,
     segments: Vec<Segment>,
-    /// The reference left segments out.
-    is_cut: bool,
 }
 
-impl<'a> Answer<'a> {
-    fn new(input: &'a Value, segments: Vec<Segment>, total: usize) -> Self {
-        Self { is_cut: segments.len() < total, input, segments }
-    }
-
+impl Answer<'_> {
     fn put_together(mut self, counts: &[usize]) -> Value {
         let mut verdicts = Vec::new();
         let mut patterns = Vec::new();
@@ -168,9 +169,9 @@ impl<'a> Answer<'a> {
                 break;
             }
         }
-        self.is_cut |= visible < self.segments.len();
+        let is_cut = visible < self.segments.len();
         self.segments.truncate(visible);
-        let satisfied = !missed && !self.is_cut;
+        let satisfied = !missed;
         let mut answer = json!({
             "analysisOk": true,
             "reason": null,
@@ -181,7 +182,7 @@ impl<'a> Answer<'a> {
             "allowAlwaysPatterns": self.remembered(),
             "requiresApproval": approval(satisfied),
         });
-        match self.plan().filter(|_| !self.is_cut) {
+        match self.plan().filter(|_| !is_cut) {
             Some(plan) => answer["enforcedCommand"] = json!(plan),
             None => answer["enforcedError"] = json!("no plan"),
         }
@@ -249,7 +250,9 @@ impl<'a> Answer<'a> {
         let is_trusted = self.list("trustedSafeBinDirs").any(|trusted| trusted == directory);
         let is_module = name(&policy.path) == "jq"
             && words.iter().any(|word| word.contains("include ") || word.contains("import "));
-        let is_safe = segment.by.as_deref() == Some("safeBins")
+        let is_recorded = segment.by.as_deref() == Some("safeBins")
+            && !safe_bins::has_unknown_letter(self.input, &name(&policy.path), words);
+        let is_safe = is_recorded
             || (is_trusted && safe_bins::admits(self.input, &name(&policy.path), words));
         match segment.by.as_deref() {
             _ if is_safe && !is_module => (Some("safeBins".to_owned()), None),
@@ -274,7 +277,9 @@ impl<'a> Answer<'a> {
                         Some(rest) => format!("${{HOME}}/{rest}"),
                         None => pattern.trim().to_owned(),
                     };
-                    names_path && fits(expanded.as_bytes(), path.as_bytes())
+                    // A placeholder stands for an absolute path.
+                    let plain = |text: &str| text.replace("${", "/").replace('}', "");
+                    names_path && fits(plain(&expanded).as_bytes(), plain(path).as_bytes())
                 })
             })
         };

@@ -30,7 +30,10 @@ pub(super) fn program(input: &Value, word: &str) -> Option<File> {
     }
     let path = input["path"].as_str().unwrap_or_default();
     let mut directories = path.split(':').filter(|directory| is_absolute(directory));
-    directories.find_map(|directory| executable(&format!("{directory}/{word}")))
+    directories.find_map(|directory| {
+        let directory = directory.trim_end_matches('/');
+        executable(&format!("{directory}/{word}"))
+    })
 }
 
 /// The file that a word names as a script.

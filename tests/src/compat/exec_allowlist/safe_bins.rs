@@ -48,6 +48,24 @@ const LONG: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// Long options that take a value: a beginning of one is not a flag.
+const LONG_VALUES: &[&str] = &[
+    "--bytes",
+    "--characters",
+    "--fields",
+    "--delimiter",
+    "--output-delimiter",
+    "--skip-fields",
+    "--skip-chars",
+    "--check-chars",
+    "--group",
+    "--key",
+    "--regexp",
+    "--context",
+    "--include",
+    "--exclude",
+];
+
 /// Says whether a safe bin's words are flags of the table and short options with a harmless value.
 pub(super) fn admits(input: &Value, name: &str, words: &[String]) -> bool {
     let is_named = input["safeBins"].as_array().into_iter().flatten();
@@ -66,8 +84,10 @@ pub(super) fn admits(input: &Value, name: &str, words: &[String]) -> bool {
         match word.as_str() {
             "" | "-" | "--" => {}
             word if word.starts_with("--") => {
+                let takes_value = LONG_VALUES.iter().any(|value| value.starts_with(word));
                 let mut beginnings = long.iter().filter(|known| known.starts_with(word));
-                let is_one = beginnings.next().is_some() && beginnings.next().is_none();
+                let is_one =
+                    !takes_value && beginnings.next().is_some() && beginnings.next().is_none();
                 if !is_one && !long.contains(&word) {
                     return false;
                 }
@@ -96,6 +116,45 @@ pub(super) fn admits(input: &Value, name: &str, words: &[String]) -> bool {
     if name == "tr" { (1..=2).contains(&positional) } else { positional == 0 }
 }
 
+/// Says whether a cluster has a letter that is neither a flag nor takes a value.
+pub(super) fn has_unknown_letter(input: &Value, name: &str, words: &[String]) -> bool {
+    let profile = &input["safeBinProfiles"][name];
+    let known = TABLE.iter().find(|(known, _, _)| *known == name);
+    let (flags, values) = match (profile.as_object(), known) {
+        (Some(_), _) => {
+            let values = profile["allowedValueFlags"].as_array().into_iter().flatten();
+            let values = values.filter_map(Value::as_str).filter(|flag| !flag.starts_with("--"));
+            ("", values.map(|flag| flag.trim_start_matches('-')).collect::<String>())
+        }
+        (None, Some((_, flags, values))) => (*flags, (*values).to_owned()),
+        (None, None) => return false,
+    };
+    let mut words = words.iter().take_while(|word| *word != "--");
+    while let Some(word) = words.next() {
+        let is_cluster = word.starts_with('-') && !word.starts_with("--") && word.len() > 1;
+        if !is_cluster {
+            continue;
+        }
+        let letters = &word[1..];
+        let end = letters.find(|c: char| !flags.contains(c)).unwrap_or(letters.len());
+        match letters[end..].chars().next() {
+            None => {}
+            Some(letter) if values.contains(letter) => {
+                if letters.len() == end + 1 {
+                    words.next();
+                }
+            }
+            Some(_) => return true,
+        }
+    }
+    false
+}
+
 fn is_harmless(word: &str) -> bool {
-    !word.contains(['*', '?', '[', ']']) && !word.starts_with(['/', '~']) && !word.starts_with('.')
+    let is_drive =
+        word.len() > 2 && word[1..].starts_with([':']) && word[2..].starts_with(['/', '\\']);
+    !is_drive
+        && !word.contains(['*', '?', '[', ']'])
+        && !word.starts_with(['/', '~'])
+        && !word.starts_with('.')
 }

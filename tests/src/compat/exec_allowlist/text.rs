@@ -10,8 +10,10 @@ pub(super) fn bare(command: &str, double: Double) -> String {
     while let Some(character) = characters.next() {
         match (quote, character) {
             (None | Some('"'), '\\') => {
+                let is_seen = |c: &char| !c.is_control() && (!c.is_whitespace() || c.is_ascii());
                 shown.push('q');
-                shown.extend(characters.next().map(|_| 'q'));
+                let escaped = characters.next();
+                shown.extend(escaped.map(|c| if is_seen(&c) { 'q' } else { c }));
             }
             (None, '\'' | '"') => {
                 quote = Some(character);

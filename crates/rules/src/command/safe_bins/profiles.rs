@@ -124,8 +124,7 @@ fn is_harmless(word: &str) -> bool {
     let is_drive =
         matches!(word.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
     let word = word.trim();
-    let is_path =
-        ["/", "./", "../", "~"].iter().any(|start| word.starts_with(start)) || word == "..";
+    let is_path = ["/", "./", "../", "~"].iter().any(|start| word.starts_with(start));
     !word.contains(['*', '?', '[', ']']) && !is_path && !is_drive
 }
 
