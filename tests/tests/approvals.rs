@@ -228,3 +228,59 @@ fn a_session_that_loosens_the_config_is_said() {
     let home = home.with_file(".openclaw/agents/main/sessions/sessions.json", &odd);
     check(&home, "ls", 3, "refuse");
 }
+
+#[test]
+fn b28_a_closed_tool_is_closed_for_every_command() {
+    for policy in ["deny: ['exec']", "deny: ['group:runtime']", "allow: ['read']"] {
+        let home = Home::with_config(&format!("{{tools: {{{policy}}}}}"));
+        let run = check(&home, "ls", 3, "refuse");
+        assert!(run.stdout.contains("the tool `exec` is closed"), "{policy}\n{}", run.stdout);
+    }
+}
+
+#[test]
+fn b28_neither_an_entry_nor_an_open_policy_opens_a_closed_tool() {
+    let home = listed(&["*"]);
+    check(&home, "uname", 0, "run");
+    let config = "{tools: {deny: ['exec'], exec: {security: 'full', ask: 'off'}}}";
+    check(&home.with_file(".openclaw/openclaw.json", config), "uname", 3, "refuse");
+}
+
+#[test]
+fn b28_the_sandbox_has_lists_of_its_own() {
+    let config = "{agents: {defaults: {sandbox: {mode: 'all'}}}, \
+                  tools: {sandbox: {tools: {deny: ['exec']}}}}";
+    check(&Home::with_config(config), "uname", 3, "refuse");
+    let direct = config.replace("'all'", "'off'");
+    check(&Home::with_config(&direct), "uname", 4, "ask");
+}
+
+#[test]
+fn b33_a_sandbox_that_is_not_made_runs_nothing() {
+    for setting in ["networkAllow: ['x']", "backend: 'dokcer'", "docker: {network: 'host'}"] {
+        let config = format!("{{agents: {{defaults: {{sandbox: {{mode: 'all', {setting}}}}}}}}}");
+        let run = Home::with_config(&config).run(&["why", "command", "uname", "--json"]);
+        assert!(matches!(run.code, Some(1 | 3)), "{setting}\n{}", run.stdout);
+        assert!(!run.stdout.contains("\"run\""), "{setting}\n{}", run.stdout);
+    }
+}
+
+#[test]
+fn b33_what_is_said_about_a_command_is_what_explain_says_about_the_session() {
+    for (mode, host) in [("all", "sandbox"), ("non-main", "gateway"), ("off", "gateway")] {
+        let config = format!("{{agents: {{defaults: {{sandbox: {{mode: '{mode}'}}}}}}}}");
+        let home = Home::with_config(&config);
+        let explained = home.run(&["sandbox", "explain", "--json"]).json();
+        let asked = home.run(&["why", "command", "uname", "--json"]).json();
+        assert_eq!(asked["host"], json!(host), "{mode}");
+        assert_eq!(explained["sandbox"]["sessionIsSandboxed"], json!(host == "sandbox"), "{mode}");
+    }
+}
+
+#[test]
+fn b33_exec_that_leaves_a_sandbox_by_config_is_said() {
+    let config = "{agents: {defaults: {sandbox: {mode: 'all'}}}, tools: {exec: {host: 'gateway'}}}";
+    let run = check(&Home::with_config(config), "uname", 4, "ask");
+    assert_eq!(run.json()["host"], json!("gateway"));
+    assert!(run.stdout.contains("exec leaves the sandbox"), "{}", run.stdout);
+}

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::Rule;
 use super::super::exec_approvals::{ASK, SECURITY, nearest, problem_of, strictest};
-use super::text::{name, quote, words};
+use super::text::{name, words};
 use super::{RULES as COMMANDS, has_safe_bin, refused, segments};
 
 pub(in super::super) const RULES: &[Rule] = &[
@@ -161,7 +161,7 @@ fn as_recorded(row: &Value, recorded: Recorded<'_>) -> Value {
     let listed = texts("allowlist", |item| &item["pattern"]);
     let mut by = Vec::new();
     let mut shown = Vec::new();
-    for (index, argv) in segments(row).into_iter().enumerate() {
+    for (index, (raw, argv)) in segments(row).into_iter().enumerate() {
         // The line has lost its empty words.
         let empty = argv.iter().filter(|word| word.is_empty()).count();
         let ran = ran.get(index).copied().unwrap_or_default() + empty;
@@ -178,9 +178,8 @@ fn as_recorded(row: &Value, recorded: Recorded<'_>) -> Value {
             Recorded::As(_) => Some("allowlist"),
             Recorded::Missed => None,
         });
-        let raw: Vec<String> = argv.iter().map(|word| quote(word)).collect();
         shown.push(json!({
-            "raw": raw.join(" "),
+            "raw": raw,
             "argv": argv,
             "effectiveArgv": effective,
             "wrapperChain": chain,
