@@ -283,4 +283,6 @@ fn b33_exec_that_leaves_a_sandbox_by_config_is_said() {
     let run = check(&Home::with_config(config), "uname", 4, "ask");
     assert_eq!(run.json()["host"], json!("gateway"));
     assert!(run.stdout.contains("exec leaves the sandbox"), "{}", run.stdout);
+    let explained = Home::with_config(config).run(&["sandbox", "explain"]);
+    assert!(explained.stdout.contains("exec leaves the sandbox"), "{}", explained.stdout);
 }

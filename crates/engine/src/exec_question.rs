@@ -128,6 +128,17 @@ fn tool_closed(explanation: &Explanation) -> Option<Outcome> {
     }
 }
 
+/// What a person should know about where this session's commands go, for `explain`. The approvals
+/// file has no say in that.
+pub(crate) fn placement_notes(store: &Store, explanation: &Explanation) -> Vec<String> {
+    let policy = ApprovalsFile::empty().policy(&AgentKey::of(explanation.session.agent()));
+    match host(store, explanation, Ok(&policy)) {
+        ExecDecision::Sandbox(_) => Vec::new(),
+        ExecDecision::Gateway(exec) => exec.warnings().iter().map(ToString::to_string).collect(),
+        ExecDecision::Refused(refusal) => vec![format!("exec is refused: {refusal}")],
+    }
+}
+
 fn host(
     store: &Store,
     explanation: &Explanation,

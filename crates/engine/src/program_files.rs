@@ -4,6 +4,7 @@
 //! [`Writers`] holds what is known about that. A directory that an agent may write makes everything
 //! below it suspect, because a name in it can be given to another file.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -14,6 +15,8 @@ use sha2::{Digest as _, Sha256};
 
 /// A larger file is not hashed, so nothing is pinned to it.
 const MAX_BYTES: u64 = 512 * 1024 * 1024;
+/// As many places as are looked at on the way to one file.
+const MAX_STEPS: usize = 64;
 /// Neither follow a link nor wait for a pipe.
 const O_NOFOLLOW: i32 = 0o400_000;
 const O_NONBLOCK: i32 = 0o4000;
@@ -46,30 +49,52 @@ impl Writers {
         Self { uid, groups: groups.collect(), agent_directories }
     }
 
-    /// Says whether an agent that runs as this process' user could write here. For root the owner
-    /// says nothing: everything is root's, and an agent that is root is beyond pinning files.
+    /// Says whether an agent that runs as this process' user could write here. Root owns nearly
+    /// everything, so for root its own files say nothing; files of others do.
     fn may_write(&self, facts: &Metadata) -> bool {
         let mode = facts.mode();
         if mode & 0o002 != 0 {
             return true;
         }
-        self.uid != 0
-            && (facts.uid() == self.uid || mode & 0o020 != 0 && self.groups.contains(&facts.gid()))
+        match self.uid {
+            0 => facts.uid() != 0,
+            own => {
+                let by_group = mode & 0o020 != 0 && self.groups.contains(&facts.gid());
+                facts.uid() == own || by_group
+            }
+        }
     }
 
-    /// The file itself, and every directory on the way to it.
+    /// The file itself, every directory on the way to it, and the same for whatever links on that way
+    /// lead to: one link in a writable directory is enough to put another file there.
     fn may_replace(&self, path: &Path) -> bool {
-        let inside = |directory: &String| path.starts_with(directory);
-        if self.agent_directories.iter().any(inside) {
-            return true;
+        let mut pending = vec![path.to_owned()];
+        let mut seen = BTreeSet::new();
+        while let Some(path) = pending.pop() {
+            if !seen.insert(path.clone()) {
+                continue;
+            }
+            let inside = |directory: &String| path.starts_with(directory);
+            if seen.len() > MAX_STEPS || self.agent_directories.iter().any(inside) {
+                return true;
+            }
+            for step in path.ancestors() {
+                match fs::symlink_metadata(step) {
+                    // A link's mode says nothing; the directory it stands in is looked at next.
+                    Ok(facts) if facts.is_symlink() => match fs::read_link(step) {
+                        Ok(target) => {
+                            pending.push(step.parent().unwrap_or(Path::new("/")).join(target));
+                        }
+                        Err(_) => return true,
+                    },
+                    Ok(facts) if self.may_write(&facts) => return true,
+                    Ok(_) => {}
+                    // What cannot be looked at cannot be trusted.
+                    Err(_) => return true,
+                }
+            }
         }
-        path.ancestors().any(|step| match fs::symlink_metadata(step) {
-            // A link's own mode says nothing; the directory it stands in is looked at next.
-            Ok(facts) if facts.is_symlink() => self.uid != 0 && facts.uid() == self.uid,
-            Ok(facts) => self.may_write(&facts),
-            // What cannot be looked at cannot be trusted.
-            Err(_) => true,
-        })
+        false
     }
 }
 
@@ -159,6 +184,29 @@ mod tests {
         let link = directory.path().join("ls");
         std::os::unix::fs::symlink("/usr/bin/env", &link).unwrap();
         check(&link, &Writers { uid: 4_000_000, ..Writers::default() }, true);
+    }
+
+    #[test]
+    fn b36_a_link_on_the_way_is_as_suspect_as_its_end() {
+        let (directory, _) = tree();
+        // Both ends are the system's; only the link between them is not.
+        let between = directory.path().join("between");
+        std::os::unix::fs::symlink("/usr/bin", &between).unwrap();
+        let nobody = Writers { uid: 4_000_000, ..Writers::default() };
+        check(&between.join("env"), &nobody, true);
+        assert!(!nobody.may_replace(Path::new("/usr/bin/env")));
+        let loops = directory.path().join("loop");
+        std::os::unix::fs::symlink("loop", &loops).unwrap();
+        assert!(nobody.may_replace(&loops));
+    }
+
+    #[test]
+    fn b36_for_root_the_files_of_others_are_suspect() {
+        let root = Writers::default();
+        assert!(!root.may_replace(Path::new("/usr/bin/env")));
+        let mine = Writers { uid: 0, ..Writers::default() };
+        let facts = fs::metadata("/usr/bin/env").unwrap();
+        assert_eq!(mine.may_write(&facts), facts.uid() != 0);
     }
 
     #[test]

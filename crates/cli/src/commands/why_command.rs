@@ -5,7 +5,7 @@ use clawpen_engine::exec_question::{self, CommandAnswer, CommandQuestion, HostAn
 use clawpen_engine::explain::Question;
 use clawpen_rules::approval::run_form::{Form, Frozen};
 use clawpen_rules::approval::{Coverage, Decision};
-use clawpen_rules::command::{Admission, PinnedFile, SegmentVerdict, Step, escape};
+use clawpen_rules::command::{Admission, PinnedFile, SegmentVerdict, Step, Verdict, escape};
 use clawpen_rules::exec_host::{Ask, Chosen, Security};
 use clawpen_rules::posix;
 use serde_json::{Value, json};
@@ -296,7 +296,7 @@ fn segment_lines(host: &HostAnswer) -> Vec<String> {
 
 /// What lets each segment through, or why nothing does, in words.
 fn segment_words(host: &HostAnswer) -> Vec<String> {
-    let verdicts = host.findings.verdict.iter().flat_map(|verdict| verdict.segments());
+    let verdicts = host.findings.verdict.iter().flat_map(Verdict::segments);
     let words = verdicts.zip(&host.covered_by).map(|(verdict, entry)| match verdict {
         SegmentVerdict::Admitted(Admission::Entry(_)) => {
             format!("by: entry {}", shown_word(entry.as_deref().unwrap_or_default()))
@@ -310,7 +310,7 @@ fn segment_words(host: &HostAnswer) -> Vec<String> {
 
 fn segments_json(host: &HostAnswer) -> Value {
     let Ok(analysis) = &host.findings.analysis else { return json!([]) };
-    let verdicts = host.findings.verdict.iter().flat_map(|verdict| verdict.segments());
+    let verdicts = host.findings.verdict.iter().flat_map(Verdict::segments);
     let shown = analysis.segments().zip(verdicts).zip(&host.covered_by);
     let shown = shown.map(|((segment, verdict), entry)| {
         let (by, miss) = match verdict {
