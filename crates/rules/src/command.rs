@@ -160,6 +160,14 @@ impl Analysis {
     }
 }
 
+impl Segment {
+    /// Says whether it starts with a word that only a shell gives a meaning to: a keyword, a builtin,
+    /// an assignment. No file is looked for then.
+    pub fn names_shell_word(&self) -> bool {
+        self.argv.first().is_some_and(|word| program::is_shell_word(word))
+    }
+}
+
 impl Runs {
     /// Says whether the file that runs is a multiplexer, told by a word to be this program.
     pub fn is_multiplexed(&self) -> bool {

@@ -112,7 +112,7 @@ fn has_hidden_lines(input: &Value) -> bool {
     false
 }
 
-/// `$'`, `$"`, `$[`, more than a name in `${…}`, and `#` right after a pipe.
+/// `$'`, `$"`, `$[`, more than a name in `${…}`, and `#` right after a pipe or an escaped blank.
 fn has_foreign_words(input: &Value) -> bool {
     let command = analysed(input);
     let outside = bare(command, Double::Hidden);
@@ -125,6 +125,7 @@ fn has_foreign_words(input: &Value) -> bool {
     let is_place = |text: &str| text.starts_with("FIX}") || text.starts_with("WORKSPACE}");
     braces.any(|text| !is_name(text) && !is_place(text))
         || ["$'", "$\"", "|#"].iter().any(|sign| outside.contains(sign))
+        || ["\\ #", "\\\t#"].iter().any(|sign| command.contains(sign))
         || shown.contains("$[")
 }
 

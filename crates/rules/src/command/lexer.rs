@@ -239,12 +239,24 @@ impl<'a> Walk<'a> {
         Step::Quote
     }
 
-    /// Says whether a bare `#` at `start` begins a comment: at the start of the text, or after a
-    /// character that ends a word there.
-    fn is_comment(&self, start: usize) -> bool {
-        let before = self.text.get(..start).and_then(|before| before.chars().next_back());
-        before.is_none_or(char::is_whitespace)
+    /// What a bare `#` at `start` is: a shell takes it for a comment where a word could begin.
+    fn hash_sign(&self, start: usize) -> HashSign {
+        let mut before = self.text.get(..start).unwrap_or_default().chars().rev();
+        match (before.next(), before.next()) {
+            // An escaped blank is part of a word; shells agree, people do not.
+            (Some(' ' | '\t'), Some('\\')) => HashSign::Unclear,
+            (before, _) if before.is_none_or(char::is_whitespace) => HashSign::Comment,
+            _ => HashSign::Text,
+        }
     }
+}
+
+/// What a `#` outside quotes is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HashSign {
+    Comment,
+    Text,
+    Unclear,
 }
 
 type ChainPart<'a> = (Option<ChainOperator>, &'a str);
@@ -261,7 +273,7 @@ fn chain(text: &str) -> Option<(Vec<ChainPart<'_>>, Comment)> {
     let mut walk = Walk::new(text);
     while let Some((position, step)) = walk.step() {
         let Step::Bare(character) = step else { continue };
-        if character == '#' && walk.is_comment(position) {
+        if character == '#' && walk.hash_sign(position) == HashSign::Comment {
             end = position;
             break;
         }
@@ -333,7 +345,7 @@ impl<'a> Pipeline<'a> {
                     end = position;
                     break;
                 }
-                Step::Bare('#') if self.walk.is_comment(position) => {
+                Step::Bare('#') if self.walk.hash_sign(position) == HashSign::Comment => {
                     let hidden = self.walk.text.get(position..).unwrap_or_default();
                     if Comment::of(hidden) == Comment::HidesLines {
                         self.doubt(NotAnalysable::LineAfterComment);
@@ -423,6 +435,9 @@ impl<'a> Pipeline<'a> {
             }
             // A shell takes it for a comment; the blank before it that we ask for is missing.
             ('#', _) if self.word.is_none() => return refused(Syntax::Character('#')),
+            ('#', _) if self.walk.hash_sign(position) == HashSign::Unclear => {
+                return refused(Syntax::Character('#'));
+            }
             (character, _) => self.push(character),
         }
         Ok(())

@@ -248,7 +248,7 @@ const SHELL_WORDS: &[&str] = &[
     "}",
 ];
 
-fn is_shell_word(word: &str) -> bool {
+pub(super) fn is_shell_word(word: &str) -> bool {
     let name = word.split_once('=').map(|(name, _)| name.strip_suffix('+').unwrap_or(name));
     let name = name.map(|name| name.split_once('[').map_or(name, |(name, _)| name));
     let is_name = |name: &str| {

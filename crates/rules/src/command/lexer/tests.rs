@@ -41,6 +41,7 @@ fn a_comment_ends_the_text_it_stands_in() {
     check_refused("a # b\nc", NotAnalysable::LineAfterComment);
     check_refused("a; b # c\nd", NotAnalysable::LineAfterComment);
     check_refused("# a", NotAnalysable::Empty);
+    check_refused("a b\\ # c; d", NotAnalysable::Syntax(Syntax::Character('#')));
     check_refused("a |#b", NotAnalysable::Syntax(Syntax::Character('#')));
 }
 
