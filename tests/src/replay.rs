@@ -8,6 +8,7 @@
 pub mod config_hash;
 pub mod docker_create;
 pub mod exec_allowlist;
+pub mod exec_approvals;
 pub mod explain;
 pub mod fs_path;
 pub mod session_key;
@@ -74,7 +75,7 @@ const CORPORA: &[(&str, Option<Answerer>)] = &[
     ("config-hash", Some(config_hash::answer)),
     ("docker-create", Some(docker_create::answer)),
     ("exec-allowlist", Some(exec_allowlist::answer)),
-    ("exec-approvals", None),
+    ("exec-approvals", Some(exec_approvals::answer)),
     ("explain", Some(explain::answer)),
     ("fs-path", Some(fs_path::answer)),
     ("gateway-frames", None),

@@ -7,6 +7,8 @@ pub(crate) enum Outcome {
     Done,
     /// `why` says no.
     Refused,
+    /// `why command` says that a person must agree first.
+    MustAsk,
 }
 
 impl Outcome {
@@ -14,6 +16,7 @@ impl Outcome {
         match self {
             Self::Done => 0,
             Self::Refused => 3,
+            Self::MustAsk => 4,
         }
     }
 }

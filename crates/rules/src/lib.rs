@@ -4,6 +4,7 @@
 //! ([`host_files`] is how facts about files do). Every verdict function is called `decide`.
 #![forbid(unsafe_code)]
 
+pub mod approval;
 pub mod backend;
 pub mod browser;
 pub mod command;
@@ -12,6 +13,7 @@ pub mod container;
 pub mod elevated;
 pub mod enforcement;
 pub mod environment;
+pub mod exec_host;
 pub mod explain;
 pub mod host_files;
 pub mod ids;

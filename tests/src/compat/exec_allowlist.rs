@@ -1,6 +1,7 @@
 //! Where `exec-allowlist` rows are answered differently on purpose.
 
 mod carriers;
+mod decision;
 mod model;
 mod places;
 mod safe_bins;
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{ANY, Rule};
 use carriers::{Role, role};
+pub(super) use decision::RULES as DECISIONS;
 use model::{ours, refused};
 use text::{Double, bare};
 

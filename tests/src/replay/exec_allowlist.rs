@@ -4,16 +4,19 @@
 //! no segment after the first pipeline that is not admitted, and at no verdict after the first miss
 //! in a pipeline. Its plan is a text; ours is shown as one.
 
+mod decision;
 mod files;
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
+use clawpen_rules::approval::{Coverage, policy_asks};
 use clawpen_rules::command::{
     Admission, Analysis, Entry, Invocation, Pattern, Profile, Program, Request, SafeBins, Segment,
     SegmentVerdict, SkillProgram, Trust, Verdict, analyse, decide, detect_inline_code,
     detect_obfuscation,
 };
+use clawpen_rules::exec_host::{Ask, Security};
 use serde_json::{Value, json};
 
 use super::world::World;
@@ -24,8 +27,9 @@ use files::FixtureFiles;
 pub fn answer(row: &Row, world: &World) -> Result<Answer> {
     let input = &row.input;
     Ok(Answer::Given(match row.category() {
-        // Decided from the verdict, not by the analyser.
-        "approval" | "combine" | "fallback" | "gateway-decision" => return Ok(Answer::NotYet),
+        "approval" | "combine" | "fallback" | "gateway-decision" => {
+            decision::answer(row.category(), input, world)?
+        }
         "glob" => {
             let home = Some(world.get("HOME"));
             json!({"matches": Pattern::glob_fits(text(input, "pattern"), home, text(input, "target"))})
@@ -73,6 +77,7 @@ fn command(input: &Value, world: &World) -> Result<Value> {
         Err(why) => return Ok(not_analysed(json!(why.to_string()))),
     };
     let verdict = decide(&analysis, &trust, &files);
+    let coverage = if verdict.is_satisfied() { Coverage::Covered } else { Coverage::Missed };
     let seen = Seen::new(&analysis, &verdict);
     let mut answer = json!({
         "analysisOk": true,
@@ -82,7 +87,7 @@ fn command(input: &Value, world: &World) -> Result<Value> {
         "segmentSatisfiedBy": seen.verdicts.iter().map(|verdict| admitted_by(verdict)).collect::<Vec<_>>(),
         "segments": seen.segments.iter().map(|segment| shape(segment)).collect::<Vec<_>>(),
         "allowAlwaysPatterns": remembered(&analysis, &seen, &files),
-        "requiresApproval": requires_approval(true, verdict.is_satisfied()),
+        "requiresApproval": requires_approval(coverage),
     });
     match analysis.freeze(&files) {
         _ if seen.is_cut => answer["enforcedError"] = json!("more segments than verdicts"),
@@ -100,7 +105,7 @@ fn not_analysed(reason: Value) -> Value {
         "matchedPatterns": [],
         "segmentSatisfiedBy": [],
         "segments": [],
-        "requiresApproval": requires_approval(false, false),
+        "requiresApproval": requires_approval(Coverage::NotAnalysable),
     })
 }
 
@@ -191,13 +196,11 @@ fn executable(program: &Program) -> Value {
     })
 }
 
-fn requires_approval(analysis_ok: bool, satisfied: bool) -> Value {
+fn requires_approval(coverage: Coverage) -> Value {
     let mut table = serde_json::Map::new();
-    for ask in ["off", "on-miss", "always"] {
-        for security in ["deny", "allowlist", "full"] {
-            let misses = security == "allowlist" && !(analysis_ok && satisfied);
-            let needed = ask == "always" || (ask == "on-miss" && misses);
-            table.insert(format!("{ask}/{security}"), json!(needed));
+    for ask in Ask::ALL {
+        for security in Security::ALL {
+            table.insert(format!("{ask}/{security}"), policy_asks(security, ask, coverage).into());
         }
     }
     Value::Object(table)

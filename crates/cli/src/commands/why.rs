@@ -176,7 +176,7 @@ fn direct(
 }
 
 /// What stops the session's sandbox from being made.
-fn refusal(explanation: &Explanation) -> Option<String> {
+pub(super) fn refusal(explanation: &Explanation) -> Option<String> {
     let unenforced = explanation.unenforced.first().map(ToString::to_string);
     unenforced.or_else(|| explanation.runtime.spec.as_ref().err().map(ToString::to_string))
 }
