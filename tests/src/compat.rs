@@ -6,6 +6,8 @@
 
 mod config_hash;
 mod docker_create;
+mod exec_allowlist;
+mod exec_approvals;
 mod explain;
 mod fs_path;
 mod session_key;
@@ -36,6 +38,8 @@ pub fn rules(corpus: &str) -> Vec<&'static Rule> {
     let tables: &[&'static [Rule]] = match corpus {
         "config-hash" => &[config_hash::RULES],
         "docker-create" => &docker_create::RULES,
+        "exec-allowlist" => &[exec_allowlist::RULES, exec_allowlist::DECISIONS],
+        "exec-approvals" => &[exec_approvals::RULES],
         "explain" => &[explain::RULES],
         "fs-path" => &[fs_path::RULES],
         "session-key" => &[session_key::RULES],

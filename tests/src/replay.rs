@@ -7,6 +7,8 @@
 
 pub mod config_hash;
 pub mod docker_create;
+pub mod exec_allowlist;
+pub mod exec_approvals;
 pub mod explain;
 pub mod fs_path;
 pub mod session_key;
@@ -72,8 +74,8 @@ type Answerer = fn(&Row, &World) -> Result<Answer>;
 const CORPORA: &[(&str, Option<Answerer>)] = &[
     ("config-hash", Some(config_hash::answer)),
     ("docker-create", Some(docker_create::answer)),
-    ("exec-allowlist", None),
-    ("exec-approvals", None),
+    ("exec-allowlist", Some(exec_allowlist::answer)),
+    ("exec-approvals", Some(exec_approvals::answer)),
     ("explain", Some(explain::answer)),
     ("fs-path", Some(fs_path::answer)),
     ("gateway-frames", None),
@@ -159,11 +161,23 @@ fn run_row(
 }
 
 /// Keys whose strings are human sentences (or lists of them): compared by their facts.
-const SENTENCES: &[&str] = &["error", "message", "stderr", "warnings", "text"];
+const SENTENCES: &[&str] = &[
+    "error",
+    "message",
+    "stderr",
+    "warnings",
+    "text",
+    // Why a command is not analysed, why it has no plan, and what hides it.
+    "enforcedError",
+    "reasons",
+];
 
 /// The first difference between the recorded and the given answer. `null` and absent are the same.
 fn difference(expected: &Value, given: &Value, at: &str) -> Option<String> {
     let is_sentence = SENTENCES.iter().any(|key| at == *key || at.ends_with(&format!(".{key}")));
+    // A reason is a code in some recordings and a sentence in others.
+    let has_words = |text: &Value| text.as_str().is_some_and(|text| text.contains(' '));
+    let is_sentence = is_sentence || (at == "reason" && has_words(expected));
     match (expected, given) {
         (Value::Object(wanted), Value::Object(found)) => {
             let mut keys: Vec<&String> = wanted.keys().chain(found.keys()).collect();

@@ -26,6 +26,16 @@ fn docker_create() {
 }
 
 #[test]
+fn exec_allowlist() {
+    check("exec-allowlist", 592);
+}
+
+#[test]
+fn exec_approvals() {
+    check("exec-approvals", 82);
+}
+
+#[test]
 fn explain() {
     check("explain", 307);
 }
@@ -48,18 +58,24 @@ fn tool_policy() {
 #[test]
 fn a_recording_of_a_later_part_is_counted_and_not_dropped() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    let file = directory.join("exec-approvals.jsonl");
+    let file = directory.join("gateway-frames.jsonl");
     let tally = replay::run_file(&file, None, &[&directory]).expect("the recording can be read");
-    assert_eq!((tally.passed, tally.failed, tally.not_yet), (0, 0, 82));
+    assert_eq!((tally.passed, tally.failed, tally.not_yet), (0, 0, 957));
 }
 
 #[test]
 fn every_compat_rule_names_a_real_difference_or_a_hidden_one() {
     // A rule whose predicate looks at ids or notes could not exist: it receives the input only. What
     // is left to check is that names are unique headings.
-    for corpus in
-        ["config-hash", "docker-create", "explain", "fs-path", "session-key", "tool-policy"]
-    {
+    for corpus in [
+        "config-hash",
+        "docker-create",
+        "exec-approvals",
+        "explain",
+        "fs-path",
+        "session-key",
+        "tool-policy",
+    ] {
         for rule in clawpen_tests::compat::rules(corpus) {
             let is_heading = rule
                 .name

@@ -1,5 +1,5 @@
 //! `cargo xtask soak [MINUTES]`: what is too slow for every commit. Ten minutes of fuzzing per
-//! target, and 100,000 cases per property.
+//! target, 100,000 cases per property, 100,000 commands cut as two shell grammars cut them.
 
 use std::process::ExitCode;
 
@@ -21,6 +21,18 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     steps.run("properties", || {
         let mut tests = cargo(&["test", "--release", "--quiet", "--workspace", "--lib"]);
         run_command(tests.env("PROPTEST_CASES", "100000"))
+    });
+    steps.run("shell grammars", || {
+        let mut tests = cargo(&[
+            "test",
+            "--release",
+            "--quiet",
+            "--package",
+            "clawpen-tests",
+            "--test",
+            "oracle",
+        ]);
+        run_command(tests.env("CLAWPEN_ORACLE_COMMANDS", "100000"))
     });
     steps.run("fuzzing", || fuzz::every_target(minutes.saturating_mul(60)));
     Ok(steps.finish())

@@ -18,8 +18,9 @@ use clawpen_wire::supervisor::Parents;
     clawpen sandbox explain            what is in force, and where it comes from\n  \
     clawpen doctor                     what this machine offers, and what is missing\n  \
     clawpen why tool exec              may a tool be called, and what would change that\n  \
+    clawpen why command \"git status\"   may a command run, or must a person be asked\n  \
     clawpen config validate            is the config sound\n\n\
-    Exit codes: 0 done (or allowed), 1 error (usage, config, system), 3 `why` says no.\n\
+    Exit codes: 0 done (or allowed), 1 error (usage, config, system), 3 `why` says no, 4 a person must be asked.\n\
     exec and shell: that of the command; 124 timed out, 125 no sandbox, 126 not executable,\n\
     127 not found, 128+n killed by signal n.")]
 pub(crate) struct Cli {
@@ -46,6 +47,9 @@ pub(crate) enum Command {
     /// Ask before doing: may this be, which rule says so, and what would change it
     #[command(subcommand, arg_required_else_help = true)]
     Why(WhyCommand),
+    /// Approvals: what may run on the host without asking
+    #[command(subcommand, arg_required_else_help = true)]
+    Approvals(ApprovalsCommand),
     /// The config files: where they are, whether they are sound, what they say
     #[command(subcommand, arg_required_else_help = true)]
     Config(ConfigCommand),
@@ -342,6 +346,74 @@ pub(crate) enum WhyCommand {
         #[command(flatten)]
         format: FormatFlag,
     },
+    /// May a command run, must a person be asked, or is it refused?
+    #[command(args_override_self = true)]
+    Command(CommandQuestion),
+}
+
+/// A command text, and where it would run.
+#[derive(Debug, Args)]
+pub(crate) struct CommandQuestion {
+    /// The whole command as one text, such as "git status | head -n 5"
+    #[arg(allow_hyphen_values = true)]
+    pub text: String,
+    #[command(flatten)]
+    pub subject: Subject,
+    /// The directory it would run in; without it the agent's workspace
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<String>,
+    #[command(flatten)]
+    pub format: FormatFlag,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalsCommand {
+    /// Print the approvals file; its token is left out
+    Get(FormatFlag),
+    /// Replace the approvals file
+    Set(SetArgs),
+    /// Check the approvals file: can it be used, and does it say what its author may think
+    Check(FormatFlag),
+    /// The commands that need no asking
+    #[command(subcommand, arg_required_else_help = true)]
+    Allowlist(AllowlistCommand),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SetArgs {
+    /// Read the new content from this file
+    #[arg(long, value_name = "FILE", conflicts_with = "stdin", required_unless_present = "stdin")]
+    pub file: Option<PathBuf>,
+    /// Read the new content from standard input
+    #[arg(long)]
+    pub stdin: bool,
+    /// Replace only the version with this hash; without it, the one that is there now
+    #[arg(long, value_name = "HASH")]
+    pub base_hash: Option<String>,
+    #[command(flatten)]
+    pub format: FormatFlag,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AllowlistCommand {
+    /// Let a program run without asking
+    Add(PatternArgs),
+    /// Take a program off the list
+    Remove(PatternArgs),
+    /// Is a command covered by the list, and by which entries?
+    #[command(args_override_self = true)]
+    Check(CommandQuestion),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PatternArgs {
+    /// The path of a program, or a pattern: `*` within one directory, `**` across, `?` one character
+    pub pattern: String,
+    /// The agent it is for; without it, every agent
+    #[arg(long, value_name = "ID", default_value = "*")]
+    pub agent: String,
+    #[command(flatten)]
+    pub format: FormatFlag,
 }
 
 #[derive(Debug, Args)]

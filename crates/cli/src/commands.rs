@@ -1,5 +1,6 @@
 //! One module per command: each asks, then renders.
 
+pub(crate) mod approvals;
 pub(crate) mod bench;
 pub(crate) mod config;
 pub(crate) mod doctor;
@@ -9,12 +10,16 @@ pub(crate) mod fs;
 pub(crate) mod live;
 pub(crate) mod manual;
 pub(crate) mod why;
+pub(crate) mod why_command;
 
+use clawpen_engine::approvals_file::ChangeError;
 use clawpen_engine::call::OpenError;
 use clawpen_engine::channel::CallError;
 use clawpen_engine::config_store::StoreError;
 use clawpen_engine::explain::QuestionError;
 use clawpen_engine::transfer::TransferError;
+
+use clawpen_rules::approval::file::FileRefused;
 
 use crate::config_report;
 
@@ -40,10 +45,20 @@ pub(crate) enum CommandError {
     },
     #[error(transparent)]
     Transfer(#[from] TransferError),
+    #[error("the approvals file cannot be used")]
+    Approvals(#[from] FileRefused),
+    #[error(transparent)]
+    Change(#[from] ChangeError),
     #[error("cannot print the result")]
     Print(#[from] std::io::Error),
     #[error("{what}")]
     Question { what: String },
+    #[error("cannot read `{path}`")]
+    Read {
+        path: String,
+        #[source]
+        cause: std::io::Error,
+    },
     #[error("cannot write `{path}`")]
     Write {
         path: String,

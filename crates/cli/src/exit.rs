@@ -9,6 +9,8 @@ pub(crate) enum Outcome {
     Refused,
     /// What the command in the sandbox ended with, or what stands for that.
     Code(u8),
+    /// `why command` says that a person must agree first.
+    MustAsk,
 }
 
 impl Outcome {
@@ -17,6 +19,7 @@ impl Outcome {
             Self::Done => 0,
             Self::Refused => 3,
             Self::Code(code) => code,
+            Self::MustAsk => 4,
         }
     }
 }

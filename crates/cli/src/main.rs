@@ -12,7 +12,9 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use clap::error::ErrorKind;
 
-use args::{Cli, Command, ConfigCommand, SandboxCommand, WhyCommand};
+use args::{
+    AllowlistCommand, ApprovalsCommand, Cli, Command, ConfigCommand, SandboxCommand, WhyCommand,
+};
 use commands::CommandError;
 use exit::Outcome;
 use output::{Output, safe_lines};
@@ -70,6 +72,10 @@ fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
         Command::Why(WhyCommand::Bind { spec, subject, format }) => {
             commands::why::bind(&spec, &subject, format.format(), output)
         }
+        Command::Why(WhyCommand::Command(question)) => {
+            commands::why_command::run(&question, output)
+        }
+        Command::Approvals(command) => approvals(command, output),
         Command::Config(ConfigCommand::Path(format)) => {
             commands::config::path(format.format(), output)
         }
@@ -82,5 +88,22 @@ fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
         }
         Command::Completions { shell } => commands::manual::completions(shell, output),
         Command::Man { out } => commands::manual::pages(out.as_deref(), output),
+    }
+}
+
+fn approvals(command: ApprovalsCommand, output: &Output) -> Result<Outcome, CommandError> {
+    match command {
+        ApprovalsCommand::Get(format) => commands::approvals::get(format.format(), output),
+        ApprovalsCommand::Set(args) => commands::approvals::set(&args, output),
+        ApprovalsCommand::Check(format) => commands::approvals::check(format.format(), output),
+        ApprovalsCommand::Allowlist(AllowlistCommand::Add(args)) => {
+            commands::approvals::add(&args, output)
+        }
+        ApprovalsCommand::Allowlist(AllowlistCommand::Remove(args)) => {
+            commands::approvals::remove(&args, output)
+        }
+        ApprovalsCommand::Allowlist(AllowlistCommand::Check(question)) => {
+            commands::why_command::coverage(&question, output)
+        }
     }
 }

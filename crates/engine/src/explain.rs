@@ -16,6 +16,7 @@ use clawpen_rules::tool_policy::{self, AllowReason, Layers, ToolPlacement, Verdi
 use clawpen_wire::explain as wire;
 
 use crate::config_store::Store;
+use crate::exec_question;
 use crate::host_files::OneLook;
 use crate::known_places;
 use crate::session_store;
@@ -217,6 +218,7 @@ fn own_findings(
     mut warnings: Vec<String>,
 ) -> wire::Clawpen {
     warnings.extend(explanation.layers.warnings().iter().map(ToString::to_string));
+    warnings.extend(exec_question::placement_notes(store, explanation));
     let ignored = explanation.ignored.iter();
     warnings.extend(ignored.map(|origin| {
         format!(

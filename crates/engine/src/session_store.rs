@@ -7,6 +7,7 @@ use std::io::{BufReader, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use clawpen_rules::exec_host::{Ask, HostWish, Security, Wishes};
 use clawpen_rules::session::key::SessionKey;
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 
@@ -22,18 +23,39 @@ const CHANNEL_FIELDS: [&str; 4] = ["lastChannel", "channel", "lastProvider", "pr
 /// The names that a session's record gives for its channel, best first. Empty if there is no store,
 /// no record or no such field.
 pub fn channels(store: &Path, session: &SessionKey) -> Vec<String> {
+    let Some(record) = record(store, session) else { return Vec::new() };
+    let named = CHANNEL_FIELDS.iter().filter_map(|field| record[*field].as_str());
+    named.map(str::to_owned).collect()
+}
+
+/// What a session's record sets for exec. A word that is none of ours is the strictest one: somebody
+/// meant to set something.
+pub fn exec_wishes(store: &Path, session: &SessionKey) -> Wishes {
+    let Some(record) = record(store, session) else { return Wishes::default() };
+    let text = |field: &str| match &record[field] {
+        serde_json::Value::Null => None,
+        value => Some(value.as_str().unwrap_or_default().to_owned()),
+    };
+    Wishes {
+        // A sandbox that is not there refuses, so that is the strictest place.
+        host: text("execHost").map(|word| HostWish::parse(&word).unwrap_or(HostWish::Sandbox)),
+        security: text("execSecurity")
+            .map(|word| Security::parse(&word).unwrap_or(Security::STRICTEST)),
+        ask: text("execAsk").map(|word| Ask::parse(&word).unwrap_or(Ask::STRICTEST)),
+    }
+}
+
+/// One session's record.
+fn record(store: &Path, session: &SessionKey) -> Option<serde_json::Value> {
     let Ok(file) = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(store) else {
-        return Vec::new();
+        return None;
     };
     if !file.metadata().is_ok_and(|facts| facts.is_file() && facts.len() <= MAX_BYTES) {
-        return Vec::new();
+        return None;
     }
     // Record by record: only the one that is asked for is kept.
     let mut reader = serde_json::Deserializer::from_reader(BufReader::new(file.take(MAX_BYTES)));
-    let record = reader.deserialize_map(Find { key: session.as_str() }).ok().flatten();
-    let Some(record) = record else { return Vec::new() };
-    let named = CHANNEL_FIELDS.iter().filter_map(|field| record[*field].as_str());
-    named.map(str::to_owned).collect()
+    reader.deserialize_map(Find { key: session.as_str() }).ok().flatten()
 }
 
 /// Looks for one member of an object and passes over the others.

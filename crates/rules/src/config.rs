@@ -12,6 +12,7 @@ pub mod defaults;
 pub mod edit;
 pub mod fingerprint;
 pub mod include;
+pub mod json;
 pub mod json5;
 pub mod load;
 pub mod locate;

@@ -10,6 +10,7 @@
 //! nobody.
 
 pub mod channel;
+pub mod level;
 mod sender;
 
 pub use channel::Channel;

@@ -4,13 +4,16 @@
 //! ([`host_files`] is how facts about files do). Every verdict function is called `decide`.
 #![forbid(unsafe_code)]
 
+pub mod approval;
 pub mod backend;
 pub mod browser;
+pub mod command;
 pub mod config;
 pub mod container;
 pub mod elevated;
 pub mod enforcement;
 pub mod environment;
+pub mod exec_host;
 pub mod explain;
 pub mod facts;
 pub mod host_files;

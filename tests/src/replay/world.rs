@@ -11,6 +11,8 @@ pub struct World {
     directory: tempfile::TempDir,
     /// Placeholder name to value; longest names first does not matter, the braces delimit.
     places: Vec<(String, String)>,
+    /// What the fixture's file holds.
+    fixture: Value,
 }
 
 /// The fixed "now" of a replay, in milliseconds.
@@ -23,7 +25,8 @@ impl World {
         let directory = tempfile::Builder::new().prefix("pen").tempdir()?;
         let base = directory.path().canonicalize()?.join("b");
         let base = base.to_str().context("temporary directory is not UTF-8")?.to_owned();
-        let mut world = Self { directory, places: vec![("BASE".into(), base.clone())] };
+        let mut world =
+            Self { directory, places: vec![("BASE".into(), base.clone())], fixture: Value::Null };
         let fixture = fixtures
             .iter()
             .map(|dir| dir.join(format!("{corpus}.fixture.json")))
@@ -53,6 +56,12 @@ impl World {
         for entry in fixture["tree"].as_array().into_iter().flatten() {
             world.make(entry)?;
         }
+        // A table of files that nobody opens: facts are answered from it, nothing is made.
+        if fixture["files"].is_array() {
+            world.default_place("FIX", &format!("{base}/fix"));
+            world.default_place("WORKSPACE", &format!("{base}/ws"));
+        }
+        world.fixture = world.fill(&fixture);
         Ok(world)
     }
 
@@ -83,6 +92,11 @@ impl World {
     /// The value of a placeholder.
     pub fn get(&self, name: &str) -> &str {
         self.places.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+
+    /// The fixture, places filled in; null if the corpus has none.
+    pub fn fixture(&self) -> &Value {
+        &self.fixture
     }
 
     /// Where the tree lies.

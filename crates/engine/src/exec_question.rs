@@ -1,0 +1,244 @@
+//! Answers `why command` and `approvals allowlist check`: what would happen to a command text.
+//!
+//! Looks up config, session record, approvals file and the programs of this machine, and asks the
+//! rules, in the order in which a call would. Nothing is started, nobody is asked, nothing is written.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use clawpen_rules::approval::file::{AgentKey, ApprovalsFile, Entry, FilePolicy, FileRefused};
+use clawpen_rules::approval::run_form::{self, Frozen, NotFrozen};
+use clawpen_rules::approval::settings::ExecSettings;
+use clawpen_rules::approval::{self, Decision, Findings, change, environment};
+use clawpen_rules::command::{
+    self, Admission, ContentHash, ProgramFiles as _, Request, SegmentVerdict, Trust,
+};
+use clawpen_rules::config::locate::expand_tilde;
+use clawpen_rules::elevated::level::Elevation;
+use clawpen_rules::exec_host::{
+    self, ExecDecision, ExecRefusal, HostExec, SandboxExec, SessionSandbox, Situation, Wishes,
+};
+use clawpen_rules::explain::Explanation;
+use clawpen_rules::posix;
+use clawpen_rules::tool_policy::{self, Tool, Verdict};
+
+use crate::approvals_file::ApprovalsStore;
+use crate::config_store::Store;
+use crate::explain::{self, Question, QuestionError};
+use crate::program_files::{RealPrograms, Writers};
+use crate::session_store;
+
+/// A command that somebody wants to know about.
+#[derive(Debug, Clone, Copy)]
+pub struct CommandQuestion<'a> {
+    pub text: &'a str,
+    /// Absolute; without it the agent's workspace.
+    pub cwd: Option<&'a str>,
+    pub who: Question<'a>,
+}
+
+/// What would happen.
+#[derive(Debug)]
+pub struct CommandAnswer {
+    pub explanation: Explanation,
+    pub cwd: String,
+    pub outcome: Outcome,
+}
+
+/// The answer itself.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The tool itself is closed.
+    ToolClosed { reason: String, changes: Vec<String> },
+    /// It runs in the session's sandbox, where nobody is asked.
+    Sandbox(SandboxExec),
+    /// No host takes it.
+    Refused { refusal: ExecRefusal, change: String },
+    /// It would go to the gateway's machine.
+    Host(Box<HostAnswer>),
+}
+
+/// What would happen on the gateway's machine.
+#[derive(Debug)]
+pub struct HostAnswer {
+    pub policy: HostExec,
+    pub findings: Findings,
+    pub decision: Decision,
+    /// What would run, if it runs.
+    pub frozen: Result<Frozen, NotFrozen>,
+    pub changes: Vec<String>,
+    /// For each segment in order, the pattern of the entry that covers it.
+    pub covered_by: Vec<Option<String>>,
+    pub warnings: Vec<String>,
+}
+
+/// Answers a question about a command.
+pub fn ask(store: &Store, question: &CommandQuestion<'_>) -> Result<CommandAnswer, QuestionError> {
+    let explanation = explain::explain(store, &question.who)?;
+    let config = &store.loaded.config;
+    let agent = explanation.session.agent().clone();
+    let workspace = store.locations.agent_workspace(config, &agent);
+    let cwd = question.cwd.map_or(workspace.value, posix::normalize);
+    if let Some(closed) = tool_closed(&explanation) {
+        return Ok(CommandAnswer { explanation, cwd, outcome: closed });
+    }
+    let key = AgentKey::of(&agent);
+    let approvals = ApprovalsStore::of_home(&store.locations.home).read().map(|seen| seen.file);
+    let policy = approvals.as_ref().map(|file| file.policy(&key));
+    let outcome = match host(store, &explanation, policy.as_ref().map_err(|refused| *refused)) {
+        ExecDecision::Sandbox(exec) => Outcome::Sandbox(exec),
+        ExecDecision::Refused(refusal) => {
+            let change = change::of_refusal(&refusal);
+            Outcome::Refused { refusal, change }
+        }
+        ExecDecision::Gateway(policy) => {
+            // The decision was made from a file that could be read.
+            let file = approvals.unwrap_or_else(|_| ApprovalsFile::empty());
+            let subject = Subject { store, explanation: &explanation, file: &file, key: &key };
+            Outcome::Host(Box::new(on_host(&subject, question.text, &cwd, policy)))
+        }
+    };
+    Ok(CommandAnswer { explanation, cwd, outcome })
+}
+
+/// The hash that an entry for `pattern` must be pinned to: that of the file it names, if an agent
+/// could change that file. A pattern for many files cannot be pinned.
+pub fn pin(store: &Store, pattern: &str) -> Option<ContentHash> {
+    let path = expand_tilde(pattern.trim(), &store.locations.home);
+    if !path.starts_with('/') || path.contains(['*', '?']) {
+        return None;
+    }
+    let programs = RealPrograms::new(writers(store, &[]));
+    let facts = programs.find(&posix::normalize(&path))?;
+    (facts.is_regular && facts.agent_may_write).then(|| programs.hash(&facts.real_path))?
+}
+
+fn tool_closed(explanation: &Explanation) -> Option<Outcome> {
+    let tool = Tool::core("exec");
+    let verdict = tool_policy::decide(&explanation.layers, &tool);
+    match &verdict {
+        Verdict::Allowed(_) => None,
+        Verdict::Blocked(_) => {
+            let changes = tool_policy::smallest_change(&explanation.layers, &tool);
+            Some(Outcome::ToolClosed {
+                reason: explain::tool_verdict(&verdict).reason,
+                changes: changes.iter().map(ToString::to_string).collect(),
+            })
+        }
+    }
+}
+
+/// What a person should know about where this session's commands go, for `explain`. The approvals
+/// file has no say in that.
+pub(crate) fn placement_notes(store: &Store, explanation: &Explanation) -> Vec<String> {
+    let policy = ApprovalsFile::empty().policy(&AgentKey::of(explanation.session.agent()));
+    match host(store, explanation, Ok(&policy)) {
+        ExecDecision::Sandbox(_) => Vec::new(),
+        ExecDecision::Gateway(exec) => exec.warnings().iter().map(ToString::to_string).collect(),
+        ExecDecision::Refused(refusal) => vec![format!("exec is refused: {refusal}")],
+    }
+}
+
+fn host(
+    store: &Store,
+    explanation: &Explanation,
+    approvals: Result<&FilePolicy, &FileRefused>,
+) -> ExecDecision {
+    let config = &store.loaded.config;
+    let session = &explanation.session;
+    let record = store.locations.session_store(config, session.agent());
+    let stored = session.key().map(|key| session_store::exec_wishes(Path::new(&record), key));
+    let sandbox =
+        if explanation.is_sandboxed() { SessionSandbox::Required } else { SessionSandbox::None };
+    let none = Wishes::default();
+    exec_host::decide(&Situation {
+        config,
+        agent: session.agent(),
+        sandbox,
+        message: none,
+        session: stored.unwrap_or_default(),
+        request: none,
+        // Whoever asks here sent no message, so no list can name them.
+        elevation: &Elevation::Off,
+        approvals,
+    })
+}
+
+/// Whom a host answer is about.
+struct Subject<'a> {
+    store: &'a Store,
+    explanation: &'a Explanation,
+    file: &'a ApprovalsFile,
+    key: &'a AgentKey,
+}
+
+fn on_host(subject: &Subject<'_>, text: &str, cwd: &str, policy: HostExec) -> HostAnswer {
+    let Subject { store, explanation, file, key } = subject;
+    let home = store.locations.home.as_str();
+    let settings = ExecSettings::resolve(&store.loaded.config, explanation.session.agent());
+    let environment = host_environment(&settings);
+    let workspace =
+        store.locations.agent_workspace(&store.loaded.config, explanation.session.agent());
+    let places = [explanation.sandbox.workspace_root.value.clone(), workspace.value];
+    let programs = RealPrograms::new(writers(store, &places));
+    let listed: Vec<(&Entry, _)> = file
+        .allowlist(key)
+        .filter_map(|entry| Some((entry, entry.to_trusted(Some(home))?)))
+        .collect();
+    let (written, entries): (Vec<&Entry>, Vec<_>) = listed.into_iter().unzip();
+    let trust = Trust { entries: &entries, safe_bins: &settings.safe_bins, skills: &[] };
+    let request = Request { text, cwd, home: Some(home), environment: &environment };
+    let findings = Findings::of(&request, &trust, &programs);
+    let decision = approval::decide(&policy, &findings, settings.inline);
+    let covered_by = findings.verdict.iter().flat_map(command::Verdict::segments);
+    let covered_by = covered_by.map(|segment| match segment {
+        SegmentVerdict::Admitted(Admission::Entry(index)) => {
+            written.get(*index).map(|entry| entry.pattern.clone())
+        }
+        SegmentVerdict::Admitted(Admission::SafeBin | Admission::Skill)
+        | SegmentVerdict::Missed(_) => None,
+    });
+    let mut warnings: Vec<String> = policy.warnings().iter().map(ToString::to_string).collect();
+    warnings.extend(file.warnings().iter().map(ToString::to_string));
+    HostAnswer {
+        covered_by: covered_by.collect(),
+        frozen: run_form::freeze(&policy, &findings, &request, &programs),
+        changes: change::smallest(&decision, &findings, key),
+        warnings,
+        decision,
+        findings,
+        policy,
+    }
+}
+
+/// The environment that a command would get: this process' own stands for the gateway's.
+fn host_environment(settings: &ExecSettings) -> BTreeMap<String, String> {
+    let own = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let parts = environment::Parts {
+        inherited: &own.collect(),
+        overrides: &BTreeMap::new(),
+        operator_allows: &[],
+        path_prepend: &settings.path_prepend,
+    };
+    // Nothing is overridden, so nothing can be refused; without an environment no program is found.
+    environment::decide(&parts).unwrap_or_default()
+}
+
+/// Who could change programs: this user, and agents in their own directories.
+fn writers(store: &Store, places: &[String]) -> Writers {
+    let locations = &store.locations;
+    let config = &store.loaded.config;
+    let mut directories =
+        vec![locations.state_dir.clone(), format!("{}/.openclaw", locations.home)];
+    directories.extend(places.iter().cloned());
+    let agents = config.agents();
+    directories.extend(agents.iter().map(|(agent, _)| locations.agent_workspace(config, agent).value));
+    // The same places by their real paths: a link must not hide one.
+    let real = directories.iter().filter_map(|path| std::fs::canonicalize(path).ok());
+    let real: Vec<String> =
+        real.filter_map(|path| path.into_os_string().into_string().ok()).collect();
+    directories.extend(real);
+    // `/` as a workspace would make everything suspect, which is what it means.
+    Writers::of_process(directories)
+}

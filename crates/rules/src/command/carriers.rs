@@ -1,0 +1,292 @@
+//! Which programs run something else because of a word they are given.
+//!
+//! An entry of the allowlist names a program; it says nothing about the code or the command in its
+//! words. So `find -exec`, `git -c`, `xargs`, `awk '…'`, `python3 -c` and their like are never
+//! admitted by a path alone, only by an entry that is bound to the exact words. The table knows the
+//! well-known ones; it is no proof that a program it does not know runs nothing else.
+
+mod sed_script;
+
+use super::interpreters;
+use super::program::Program;
+use super::shell;
+
+/// A command inside the words of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Carrier {
+    /// The program, as the table knows it.
+    pub program: String,
+    /// The word that carries: an option, a verb, or the program itself if it always does.
+    pub by: String,
+}
+
+/// What a program's words come to, without facts about files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Words {
+    Plain,
+    Carrier(Carrier),
+    /// A shell's script: the number of its word.
+    ShellScript(usize),
+    /// An interpreter's script.
+    Script(usize),
+    /// The words of a command that a shell only passes on.
+    Carried(Vec<String>),
+}
+
+/// How a program carries.
+enum Rule {
+    Always,
+    /// One of these words stands anywhere.
+    Words(&'static [&'static str]),
+    /// One of these options: letters in a cluster, long options or beginnings of them.
+    Options {
+        letters: &'static str,
+        long: &'static [&'static str],
+    },
+    Git,
+    Tar,
+    Sed,
+}
+
+/// Programs that exist to run another one, or code.
+const ALWAYS: &[&str] = &[
+    "ansible",
+    "at",
+    "awk",
+    "batch",
+    "bpftrace",
+    "bunx",
+    "capsh",
+    "chroot",
+    "crontab",
+    "ctest",
+    "dbus-run-session",
+    "ed",
+    "emacs",
+    "entr",
+    "ex",
+    "expect",
+    "fakeroot",
+    "firejail",
+    "flock",
+    "gawk",
+    "gdb",
+    "gmake",
+    "gnuplot",
+    "just",
+    "less",
+    "lldb",
+    "ltrace",
+    "m4",
+    "make",
+    "man",
+    "mawk",
+    "more",
+    "mosh",
+    "nawk",
+    "ninja",
+    "npm",
+    "npx",
+    "nsenter",
+    "nvim",
+    "parallel",
+    "perf",
+    "pipx",
+    "pkexec",
+    "pnpm",
+    "pnpx",
+    "prlimit",
+    "proot",
+    "proxychains",
+    "proxychains4",
+    "rake",
+    "rsh",
+    "runuser",
+    "screen",
+    "setarch",
+    "setpriv",
+    "socat",
+    "ssh",
+    "strace",
+    "su",
+    "systemd-run",
+    "tmux",
+    "torsocks",
+    "unshare",
+    "uvx",
+    "valgrind",
+    "vi",
+    "view",
+    "vim",
+    "watch",
+    "xargs",
+    "xvfb-run",
+    "yarn",
+];
+
+fn rule(name: &str) -> Option<Rule> {
+    let options = |letters, long| Rule::Options { letters, long };
+    Some(match name {
+        "find" => Rule::Words(&[
+            "-exec", "-execdir", "-ok", "-okdir", "-delete", "-fls", "-fprint", "-fprint0",
+            "-fprintf",
+        ]),
+        "fd" | "fdfind" => options("xX", &["--exec", "--exec-batch"]),
+        "git" => Rule::Git,
+        "tar" | "bsdtar" | "gtar" => Rule::Tar,
+        "sed" | "gsed" => Rule::Sed,
+        "rg" => options("", &["--pre", "--hostname-bin"]),
+        "sort" => options("", &["--compress-program"]),
+        "rsync" => options("e", &["--rsh", "--rsync-path"]),
+        "scp" | "sftp" => options("SoF", &[]),
+        "wget" => options("e", &["--execute", "--use-askpass"]),
+        "openssl" => Rule::Words(&["-engine", "-provider", "-provider-path", "engine"]),
+        "docker" | "podman" | "nerdctl" => {
+            Rule::Words(&["run", "exec", "create", "build", "buildx", "compose", "cp"])
+        }
+        "kubectl" => Rule::Words(&["exec", "run", "debug", "cp"]),
+        "zip" => options("T", &["--unzip-command"]),
+        "split" => options("", &["--filter"]),
+        "tcpdump" => options("z", &[]),
+        "pip" | "pip3" | "uv" | "gem" | "bundle" | "cpan" => Rule::Always,
+        name if ALWAYS.contains(&name) => Rule::Always,
+        _ => return None,
+    })
+}
+
+/// Looks at the words of a program, by each of the names it goes by.
+pub(super) fn words_of(program: &Program, argv: &[String]) -> Words {
+    let mut words = Words::Plain;
+    for name in program.names() {
+        let found = words_of_name(&name, argv);
+        match found {
+            Words::Carrier(_) => return found,
+            Words::Plain => {}
+            Words::ShellScript(_) | Words::Script(_) | Words::Carried(_) => {
+                if words == Words::Plain {
+                    words = found;
+                }
+            }
+        }
+    }
+    words
+}
+
+/// Looks at the words of a program that is called `name`.
+pub(super) fn words_of_name(name: &str, argv: &[String]) -> Words {
+    let carrier = |by: String| Words::Carrier(Carrier { program: name.to_owned(), by });
+    if shell::is_shell(name) {
+        return match shell::form(name, argv) {
+            shell::Form::Inline { flag } | shell::Form::Other { flag } => carrier(flag),
+            shell::Form::Input => carrier(name.to_owned()),
+            shell::Form::Script(index) => Words::ShellScript(index),
+            shell::Form::Carried(argv) => Words::Carried(argv),
+        };
+    }
+    if let Some(form) = interpreters::form(name, argv) {
+        return match form {
+            interpreters::Form::Code { flag } | interpreters::Form::Other { flag } => carrier(flag),
+            interpreters::Form::Input => carrier(name.to_owned()),
+            interpreters::Form::Script(index) => Words::Script(index),
+            interpreters::Form::About => Words::Plain,
+        };
+    }
+    rule(name).and_then(|rule| rule.carries(name, argv)).map_or(Words::Plain, carrier)
+}
+
+impl Rule {
+    /// The word that carries, if one does.
+    fn carries(&self, name: &str, argv: &[String]) -> Option<String> {
+        let words = argv.get(1..).unwrap_or_default();
+        match self {
+            Self::Always => Some(name.to_owned()),
+            Self::Words(carrying) => {
+                words.iter().find(|word| carrying.contains(&word.as_str())).cloned()
+            }
+            Self::Options { letters, long } => option(words, letters, long),
+            Self::Git => git(words),
+            Self::Tar => tar(words),
+            Self::Sed => sed_script::carries(words),
+        }
+    }
+}
+
+/// The first option among the words that carries. A long option may be abbreviated, so every
+/// beginning of one counts; a letter counts anywhere in a cluster, even as the value of another.
+fn option(words: &[String], letters: &str, long: &[&str]) -> Option<String> {
+    let options = words.iter().take_while(|word| *word != "--");
+    options.into_iter().find_map(|word| {
+        if word.starts_with("--") {
+            let flag = word.split('=').next().unwrap_or(word);
+            return long
+                .iter()
+                .find(|known| known.starts_with(flag))
+                .map(|known| (*known).to_owned());
+        }
+        let cluster = word.strip_prefix('-')?;
+        let letter = cluster.chars().find(|letter| letters.contains(*letter))?;
+        Some(format!("-{letter}"))
+    })
+}
+
+/// Git runs what its settings name, and settings can be words.
+fn git(words: &[String]) -> Option<String> {
+    const ANYWHERE: &[&str] = &[
+        "--config-env",
+        "--exec",
+        "--exec-path",
+        "--ext-diff",
+        "--extcmd",
+        "--open-files-in-pager",
+        "--receive-pack",
+        "--textconv",
+        "--tool",
+        "--upload-pack",
+    ];
+    const VERBS: &[&str] = &[
+        "bisect",
+        "difftool",
+        "filter-branch",
+        "mergetool",
+        "submodule",
+        "config",
+        "daemon",
+        "shell",
+    ];
+    let mut verb = 0;
+    while let Some(word) = words.get(verb).filter(|word| word.starts_with('-')) {
+        if word.starts_with("-c") {
+            return Some("-c".to_owned());
+        }
+        let takes_value =
+            matches!(word.as_str(), "-C" | "--git-dir" | "--work-tree" | "--namespace");
+        verb += 1 + usize::from(takes_value);
+    }
+    option(words, "", ANYWHERE).or_else(|| {
+        let (verb, after) = words.get(verb..)?.split_first()?;
+        let letters = match verb.as_str() {
+            "clone" => "uc",
+            "fetch-pack" | "ls-remote" => "u",
+            "rebase" => "xi",
+            "grep" => "O",
+            _ => "",
+        };
+        option(after, letters, &[]).or_else(|| VERBS.contains(&verb.as_str()).then(|| verb.clone()))
+    })
+}
+
+/// `tar` takes its letters with or without a dash in the first word.
+fn tar(words: &[String]) -> Option<String> {
+    const LONG: &[&str] = &[
+        "--checkpoint-action",
+        "--info-script",
+        "--new-volume-script",
+        "--rmt-command",
+        "--rsh-command",
+        "--to-command",
+        "--use-compress-program",
+    ];
+    let bundled = words.first().filter(|word| !word.starts_with('-'));
+    let bundled = bundled.and_then(|word| word.chars().find(|letter| "IF".contains(*letter)));
+    bundled.map(|letter| format!("-{letter}")).or_else(|| option(words, "IF", LONG))
+}
