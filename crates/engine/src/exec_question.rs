@@ -233,7 +233,8 @@ fn writers(store: &Store, places: &[String]) -> Writers {
         vec![locations.state_dir.clone(), format!("{}/.openclaw", locations.home)];
     directories.extend(places.iter().cloned());
     let agents = config.agents();
-    directories.extend(agents.iter().map(|(agent, _)| locations.agent_workspace(config, agent).value));
+    directories
+        .extend(agents.iter().map(|(agent, _)| locations.agent_workspace(config, agent).value));
     // The same places by their real paths: a link must not hide one.
     let real = directories.iter().filter_map(|path| std::fs::canonicalize(path).ok());
     let real: Vec<String> =

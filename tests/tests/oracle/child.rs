@@ -57,9 +57,9 @@ fn run(texts: &[String]) -> Vec<[Opinion; 2]> {
         .spawn()
         .expect("the test binary starts");
     let mut input = child.stdin.take().expect("piped");
-    let lines: String = texts.iter().map(|text| format!("{}\n", json!(text))).collect();
+    let lines: Vec<String> = texts.iter().map(|text| json!(text).to_string() + "\n").collect();
     // A child that dies leaves its input unread: that is no error of ours.
-    let writer = std::thread::spawn(move || drop(input.write_all(lines.as_bytes())));
+    let writer = std::thread::spawn(move || drop(input.write_all(lines.concat().as_bytes())));
     let output = BufReader::new(child.stdout.take().expect("piped"));
     let answers = output.lines().map_while(Result::ok).filter_map(|line| {
         let (_, answer) = line.split_once(MARK)?;
@@ -86,7 +86,8 @@ pub(super) fn serve() {
     for line in std::io::stdin().lines() {
         let line = line.expect("the parent writes text");
         let text: String = serde_json::from_str(&line).expect("the parent writes JSON");
-        println!("{MARK}{}", json!([brush(&text), tree_sitter(&text)]));
+        let answer = json!([brush(&text), tree_sitter(&text)]);
+        writeln!(std::io::stdout(), "{MARK}{answer}").expect("the parent listens");
     }
 }
 
@@ -142,29 +143,22 @@ fn simple(command: &ast::Command) -> Option<Vec<String>> {
     let ast::Command::Simple(simple) = command else { return None };
     let prefix = simple.prefix.iter().flat_map(|prefix| &prefix.0);
     let suffix = simple.suffix.iter().flat_map(|suffix| &suffix.0);
-    let mut words = Vec::new();
-    for item in prefix {
-        words.extend(word(item)?);
-    }
-    words.extend(simple.word_or_name.as_ref().map(|word| unquote(&word.value)));
-    for item in suffix {
-        words.extend(word(item)?);
-    }
-    Some(words)
+    let name = simple.word_or_name.as_ref().map(|word| Ok(unquote(&word.value)));
+    let words = prefix.filter_map(word).chain(name).chain(suffix.filter_map(word));
+    words.collect::<Result<_, NoOpinion>>().ok()
 }
 
-/// A word of a command; nothing for a here-document; no opinion on anything else.
-fn word(item: &ast::CommandPrefixOrSuffixItem) -> Option<Option<String>> {
+/// A redirection or a substitution that we never call analysable.
+struct NoOpinion;
+
+/// A word of a command; nothing for a here-document.
+fn word(item: &ast::CommandPrefixOrSuffixItem) -> Option<Result<String, NoOpinion>> {
     match item {
         ast::CommandPrefixOrSuffixItem::Word(word)
-        | ast::CommandPrefixOrSuffixItem::AssignmentWord(_, word) => {
-            Some(Some(unquote(&word.value)))
-        }
-        ast::CommandPrefixOrSuffixItem::IoRedirect(ast::IoRedirect::HereDocument(None, _)) => {
-            Some(None)
-        }
+        | ast::CommandPrefixOrSuffixItem::AssignmentWord(_, word) => Some(Ok(unquote(&word.value))),
+        ast::CommandPrefixOrSuffixItem::IoRedirect(ast::IoRedirect::HereDocument(None, _)) => None,
         ast::CommandPrefixOrSuffixItem::IoRedirect(_)
-        | ast::CommandPrefixOrSuffixItem::ProcessSubstitution(..) => None,
+        | ast::CommandPrefixOrSuffixItem::ProcessSubstitution(..) => Some(Err(NoOpinion)),
     }
 }
 
@@ -205,11 +199,10 @@ impl Walk<'_> {
         match node.kind() {
             "program" | "list" => {
                 for index in 0..node.child_count() {
-                    let child = node.child(u32::try_from(index).ok()?)?;
+                    let child = node.child(index)?;
                     match child.kind() {
                         "&&" | "||" | ";" => child.kind().clone_into(&mut self.sign),
-                        "comment" | "\n" => {}
-                        "heredoc_body" => {}
+                        "comment" | "\n" | "heredoc_body" => {}
                         _ => self.statement(child)?,
                     }
                 }
@@ -243,7 +236,7 @@ impl Walk<'_> {
     fn words(&self, node: tree_sitter::Node<'_>) -> Option<Vec<String>> {
         let mut ranges: Vec<std::ops::Range<usize>> = Vec::new();
         for index in 0..node.child_count() {
-            let child = node.child(u32::try_from(index).ok()?)?;
+            let child = node.child(index)?;
             match (child.kind(), ranges.last_mut()) {
                 ("comment", _) => {}
                 ("file_redirect" | "heredoc_redirect" | "herestring_redirect", _) => return None,

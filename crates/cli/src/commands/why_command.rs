@@ -113,23 +113,26 @@ impl Shown {
             exec_question::Outcome::Refused { refusal, change } => {
                 Self { reasons: vec![refusal.to_string()], changes: vec![change.clone()], ..none }
             }
-            exec_question::Outcome::Sandbox(exec) => match answer.explanation.refusals().first().map(|(refused, _)| refused.to_string()) {
-                // A sandbox that cannot be made runs nothing, and nothing else takes its place.
-                Some(refusal) => Self {
-                    host: Some("sandbox"),
-                    why_there: Some(exec.why().to_string()),
-                    reasons: vec![format!("the sandbox cannot be made: {refusal}")],
-                    ..none
-                },
-                None => Self {
-                    outcome: Outcome::Done,
-                    decision: "run",
-                    host: Some("sandbox"),
-                    why_there: Some(exec.why().to_string()),
-                    reasons: vec!["nobody is asked about what stays in the sandbox".to_owned()],
-                    ..none
-                },
-            },
+            exec_question::Outcome::Sandbox(exec) => {
+                match answer.explanation.refusals().first().map(|(refused, _)| refused.to_string())
+                {
+                    // A sandbox that cannot be made runs nothing, and nothing else takes its place.
+                    Some(refusal) => Self {
+                        host: Some("sandbox"),
+                        why_there: Some(exec.why().to_string()),
+                        reasons: vec![format!("the sandbox cannot be made: {refusal}")],
+                        ..none
+                    },
+                    None => Self {
+                        outcome: Outcome::Done,
+                        decision: "run",
+                        host: Some("sandbox"),
+                        why_there: Some(exec.why().to_string()),
+                        reasons: vec!["nobody is asked about what stays in the sandbox".to_owned()],
+                        ..none
+                    },
+                }
+            }
             exec_question::Outcome::Host(host) => Self::of_host(host),
         }
     }

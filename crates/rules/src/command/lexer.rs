@@ -133,9 +133,10 @@ fn chain(text: &str) -> Option<(Vec<ChainPart<'_>>, Comment)> {
     if parts.is_empty() {
         return None;
     }
-    // Line breaks after an operator, and at the end, mean nothing.
+    // Line breaks after an operator, and at the end, mean nothing; the end of a here-document does.
     let last = text.get(start..end).unwrap_or_default();
-    parts.push((joined_by, last.trim_end_matches([' ', '\t', '\n'])));
+    let last = if last.contains("<<") { last } else { last.trim_end_matches([' ', '\t', '\n']) };
+    parts.push((joined_by, last));
     for (_, part) in parts.iter_mut().skip(1) {
         *part = part.trim_start_matches([' ', '\t', '\n']);
     }

@@ -80,6 +80,8 @@ fn b03_documents_that_shells_read_differently_are_refused() {
         NotAnalysed,
         &["cat <<E\nhi\nE\nid", "cat <<E && id\nhi\nE", "cat <<E\nhi\nE\n&& id"],
     );
+    machine
+        .check(NotAnalysed, &["cat <<E\nhi\nE ", "ls; cat <<E\nhi\nE ", "ls && cat <<E\nhi\n E"]);
     machine.check(NotAnalysed, &["cat 2<<E\nhi\nE", "cat <<E\r\nhi\r\nE\r\n", "cat <<E\na;b\nE"]);
 }
 
