@@ -1,3 +1,5 @@
+//! The view is built from a small system made for the test.
+
 use std::fs;
 use std::os::unix::fs::symlink;
 

@@ -1,3 +1,5 @@
+//! One observation is changed at a time; the refusal must name exactly that fact.
+
 use super::*;
 use crate::native::Bound;
 use kernel::{Capabilities, KernelText};

@@ -1,3 +1,5 @@
+//! Each key of `sandbox.docker` on native: kept, or refused by its name.
+
 use super::limits::{Bound, Keeper};
 use super::names::Programs;
 use super::*;
