@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use clawpen_rules::facts::kernel::{self, KernelText, Status};
@@ -52,6 +53,14 @@ pub fn outside(first_process: u32, cgroup: Option<CgroupLimits>) -> Result<Outsi
         mounts: kernel::mounts(&text("mountinfo")?)?,
         cgroup,
     })
+}
+
+/// Whether others of the same user may look into a process. The kernel has no word for it, but the
+/// entries of a closed one belong to root and not to its user (who is never root outside).
+pub fn memory(first_process: u32, user: u32) -> Result<Memory, ObserveError> {
+    let path = PathBuf::from(format!("/proc/{first_process}/environ"));
+    let owner = fs::metadata(&path).map_err(|cause| ObserveError::Read { path, cause })?.uid();
+    Ok(if owner == user { Memory::Open } else { Memory::Closed })
 }
 
 fn namespaces(process: &str) -> Result<Vec<(String, u64)>, ObserveError> {

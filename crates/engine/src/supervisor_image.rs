@@ -15,7 +15,7 @@ use clawpen_os::events::{self, Interest};
 use clawpen_os::memfd;
 use clawpen_os::process::{self, Child, Pid, Signal};
 use clawpen_os::sockets;
-use clawpen_os::spawn::{Image, Plan, SpawnError};
+use clawpen_os::spawn::{Image, Plan, Session, SpawnError};
 use clawpen_wire::pen::PenSpec;
 use clawpen_wire::supervisor::codec::EncodeError;
 
@@ -91,6 +91,8 @@ pub fn start_pen_with(
         .descriptor(3, spec.as_fd())
         .descriptor(4, listener)
         .descriptor(5, theirs.as_fd())
+        // Ctrl-C at a terminal goes to a whole group: it is meant for the command, not for the pen.
+        .session(Session::New)
         .spawn()
         .map_err(StartPenError::Spawn)?;
     drop(theirs);

@@ -258,6 +258,29 @@ pub fn decide(asked: &Asked, observed: &Observed) -> Result<Vec<Line>, Vec<Misma
     if failed.is_empty() { Ok(lines) } else { Err(failed) }
 }
 
+/// Decides whether process 1 has really closed itself to observers, seen from the host.
+pub fn decide_sealed(memory: Memory) -> Result<Line, Mismatch> {
+    let (word, holds) = match memory {
+        Memory::Closed => ("closed", Holds::Yes),
+        Memory::Open => ("open", Holds::No),
+    };
+    let asked = "closed".to_owned();
+    match holds {
+        Holds::Yes => Ok(Line {
+            fact: Fact::Memory,
+            need: Need::Floor,
+            asked,
+            outside: Some(word.to_owned()),
+            inside: None,
+            holds,
+        }),
+        Holds::No => {
+            let found = vec![format!("{word} from outside")];
+            Err(Mismatch { fact: Fact::Memory, asked, found })
+        }
+    }
+}
+
 impl fmt::Display for Fact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

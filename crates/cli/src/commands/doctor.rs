@@ -171,6 +171,9 @@ fn limit(place: &CgroupPlace) -> Finding {
     let at = place.directory.as_deref().map(Path::to_string_lossy);
     match (place.support, at) {
         (Support::Yes, Some(at)) => good(what, &at),
+        _ if place.controller == "pids" => {
+            good(what, "no cgroup of ours; the pen's user namespace keeps it")
+        }
         (_, Some(at)) => less(
             what,
             &format!("{at} is not ours"),

@@ -165,10 +165,12 @@ impl Pen {
             outside: None,
             inside: facts::inside(&report)?,
         };
-        // Only what can be seen from inside alone is news.
+        // Only what could not be seen from inside before is news.
         for line in rules_facts::compare(&self.asked, &observed) {
-            if lines.iter().all(|known| known.fact != line.fact) {
-                lines.push(line);
+            if let Some(known) = lines.iter_mut().find(|known| known.fact == line.fact)
+                && known.inside.is_none()
+            {
+                known.inside = line.inside;
             }
         }
         Ok(lines)
@@ -212,19 +214,23 @@ impl Drop for Running {
 /// The straight line: plan, make, connect, observe, compare, seal, set up.
 fn start(request: &Request<'_>) -> Result<Pen, StartFailure> {
     let plan::Plan { spec, asked, leaf } = plan::plan(request)?;
-    let cgroup = plan::cgroup_limits(leaf.as_ref())?;
     let made = start::make(request, &spec)?;
     // Until it is proven, whatever fails ends it.
     let mut running =
         Running { pid: made.pid, pidfd: made.pidfd, leaf, lifetime: Lifetime::UntilDisconnect };
+    let cgroup = plan::cgroup_limits(running.leaf.as_ref(), running.pid)?;
     let mut channel = Channel::connect(made.stream, running.pid)?;
     let look = || Ok((facts::outside(running.pid, cgroup)?, facts::own_namespaces()?));
     let (report, looked) = channel.facts_meanwhile(look).map_err(StartFailure::Report)?;
     let (outside, host_namespaces) = looked.map_err(StartFailure::Observe)?;
     let inside = facts::inside(&report)?;
+    let [user, ..] = outside.status.uids;
     let observed = Observed { host_namespaces, outside: Some(outside), inside };
-    let facts = rules_facts::decide(&asked, &observed).map_err(StartFailure::Facts)?;
+    let mut facts = rules_facts::decide(&asked, &observed).map_err(StartFailure::Facts)?;
     channel.seal().map_err(StartFailure::Report)?;
+    let memory = facts::memory(running.pid, user)?;
+    let sealed = rules_facts::decide_sealed(memory);
+    facts.push(sealed.map_err(|mismatch| StartFailure::Facts(vec![mismatch]))?);
     if let Some(script) = request.pen.setup() {
         start::set_up(&mut channel, script)?;
     }

@@ -134,6 +134,12 @@ fn every_single_protection_that_is_gone_is_named() {
 }
 
 #[test]
+fn process_one_must_be_closed_after_the_seal() {
+    assert_eq!(decide_sealed(Memory::Closed).unwrap().holds, Holds::Yes);
+    assert_eq!(decide_sealed(Memory::Open).unwrap_err().fact, Fact::Memory);
+}
+
+#[test]
 fn a_namespace_of_the_host_or_of_somebody_else_is_named() {
     check(|found| outside(found).namespaces[2].1 = 3, &[Fact::Namespace("net")]);
     check(|found| found.inside.workload.namespaces[1].1 = 2, &[Fact::Namespace("pid")]);

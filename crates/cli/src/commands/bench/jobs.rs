@@ -234,8 +234,7 @@ impl Bench {
             pen.remove()?;
         }
         let removed = start.elapsed();
-        let left = processes.iter().filter(|pid| Path::new(&format!("/proc/{pid}/ns")).exists());
-        let left = left.count();
+        let left = processes.iter().filter(|pid| is_alive(**pid)).count();
         let scale = |budget: f64| {
             u32::try_from(count).map_or(f64::MAX, |count| budget * f64::from(count) / 1000.0)
         };
@@ -331,6 +330,14 @@ fn own_process() -> Result<(), BenchError> {
         .status()
         .map_err(system("start ourselves"))?;
     if status.success() { Ok(()) } else { Err(BenchError::NotTrue) }
+}
+
+/// Whether a process still does something. One that has ended and waits for the machine's init to take
+/// note of it does not.
+fn is_alive(pid: u32) -> bool {
+    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    let state = text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    !matches!(state, Some('Z' | 'X') | None)
 }
 
 /// Mean proportional memory in KiB; `None` if it may not be read.

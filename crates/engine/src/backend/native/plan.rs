@@ -254,12 +254,20 @@ fn cgroup(
     Ok((Some(leaf), entries, asked))
 }
 
-/// What the kernel says the group enforces.
-pub(super) fn cgroup_limits(leaf: Option<&Leaf>) -> Result<Option<CgroupLimits>, StartFailure> {
+/// What the kernel says the group enforces; nothing if the process is not in it.
+pub(super) fn cgroup_limits(
+    leaf: Option<&Leaf>,
+    first_process: u32,
+) -> Result<Option<CgroupLimits>, StartFailure> {
     let Some(leaf) = leaf else { return Ok(None) };
-    let found = leaf
-        .limits()
-        .map_err(|cause| StartFailure::System { what: "read the control group", cause })?;
-    let cgroups::Limits { memory_bytes, pids, cpu_millis } = found;
+    let failed = |cause| StartFailure::System { what: "read the control group", cause };
+    // In each of its directories: v1 has one per kind of limit.
+    for directory in leaf.directories() {
+        let text = fs::read_to_string(directory.join("cgroup.procs")).map_err(failed)?;
+        if !text.lines().any(|line| line.parse() == Ok(first_process)) {
+            return Ok(None);
+        }
+    }
+    let cgroups::Limits { memory_bytes, pids, cpu_millis } = leaf.limits().map_err(failed)?;
     Ok(Some(CgroupLimits { memory: memory_bytes, pids, cpu_millis }))
 }
