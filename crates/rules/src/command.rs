@@ -32,7 +32,7 @@ pub use inline::{InlineCode, detect_inline_code};
 pub use lexer::{ChainOperator, NotAnalysable, Syntax};
 pub use obfuscation::{Obfuscation, detect_obfuscation};
 pub use pattern::Pattern;
-pub use plan::{Joint, Plan, PlanHash, Step, Unplannable};
+pub use plan::{Joint, PinnedDirectory, Plan, PlanHash, Step, Unplannable};
 pub use program::{ContentHash, FileFacts, FileIdentity, Found, PinnedFile, Program, ProgramFiles};
 pub use remember::{Binding, Remembered};
 pub use safe_bins::{DEFAULT_DIRECTORIES, DEFAULT_NAMES, Profile, SafeBins};
@@ -171,7 +171,7 @@ impl Segment {
 impl Runs {
     /// Says whether the file that runs is a multiplexer, told by a word to be this program.
     pub fn is_multiplexed(&self) -> bool {
-        self.wrappers.last().is_some_and(|wrapper| wrapper.effect == Effect::Multiplexes)
+        self.wrappers.last().is_some_and(Wrapper::is_multiplexer)
     }
 
     /// The program that entries are matched against: the multiplexer, where there is one.
@@ -189,7 +189,13 @@ fn segment(words: lexer::Words, place: Place<'_>, files: &dyn ProgramFiles) -> S
             let argv = unwrapped.argv.to_vec();
             let word = argv.first().map_or("", String::as_str);
             let program = Program::look_up(word, place, files);
-            let content = content(&program, &argv, place, files);
+            let mut content = content(&program, &argv, place, files);
+            let is_multiplexed = unwrapped.wrappers.last().is_some_and(Wrapper::is_multiplexer);
+            if is_multiplexed && let Content::Carried { argv, .. } = &content {
+                // A multiplexer has a program of its own for the name that its shell passes on.
+                let by = argv.first().cloned().unwrap_or_default();
+                content = Content::Carrier(Carrier { program: program::program_name(word), by });
+            }
             Invocation::Runs(Box::new(Runs {
                 wrappers: unwrapped.wrappers,
                 argv,

@@ -17,11 +17,11 @@ use text::{Double, bare};
 
 /// First what is not analysed at all, then what is read differently, then what is admitted.
 pub(super) const RULES: &[Rule] = &[
-    refusal("unseen-characters-are-refused", has_unseen_characters),
-    refusal("comments-hide-no-lines", has_hidden_lines),
-    refusal("words-that-a-shell-cuts-otherwise", has_foreign_words),
-    refusal("pipes-have-two-sides", has_open_pipe),
-    refusal("operators-start-no-line", has_operator_at_line_start),
+    refusal_rule("unseen-characters-are-refused", has_unseen_characters),
+    refusal_rule("comments-hide-no-lines", has_hidden_lines),
+    refusal_rule("words-that-a-shell-cuts-otherwise", has_foreign_words),
+    refusal_rule("pipes-have-two-sides", has_open_pipe),
+    refusal_rule("operators-start-no-line", has_operator_at_line_start),
     Rule {
         name: "line-continuations-have-no-reason",
         category: ANY,
@@ -33,14 +33,14 @@ pub(super) const RULES: &[Rule] = &[
             expected
         },
     },
-    refusal("here-documents-are-plain", has_odd_here_document),
-    command("here-documents-are-input", has_here_document),
-    command("empty-words-are-words", has_empty_word),
-    command("wrappers-run", has_wrapper),
-    command("programs-are-files", has_unknown_program),
-    command("carriers-need-bound-words", has_carrier),
-    command("passed-on-commands-run-directly", passes_on),
-    command("harmless-flags-of-safe-bins", has_safe_bin),
+    refusal_rule("here-documents-are-plain", has_odd_here_document),
+    command_rule("here-documents-are-input", has_here_document),
+    command_rule("empty-words-are-words", has_empty_word),
+    command_rule("wrappers-run", has_wrapper),
+    command_rule("programs-are-files", has_unknown_program),
+    command_rule("carriers-need-bound-words", has_carrier),
+    command_rule("passed-on-commands-run-directly", passes_on),
+    command_rule("harmless-flags-of-safe-bins", has_safe_bin),
     Rule {
         name: "backslashes-are-ordinary",
         category: "glob",
@@ -65,7 +65,7 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-const fn refusal(name: &'static str, applies: fn(&Value) -> bool) -> Rule {
+const fn refusal_rule(name: &'static str, applies: fn(&Value) -> bool) -> Rule {
     // What the reference does not analyse either keeps its reason.
     let transform = |_: &Value, expected: Value| {
         if expected["analysisOk"] == true { refused() } else { expected }
@@ -73,7 +73,7 @@ const fn refusal(name: &'static str, applies: fn(&Value) -> bool) -> Rule {
     Rule { name, category: ANY, applies, transform }
 }
 
-const fn command(name: &'static str, applies: fn(&Value) -> bool) -> Rule {
+const fn command_rule(name: &'static str, applies: fn(&Value) -> bool) -> Rule {
     Rule { name, category: ANY, applies, transform: |input, expected| ours(input, expected) }
 }
 

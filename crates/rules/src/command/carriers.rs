@@ -51,16 +51,22 @@ enum Rule {
 /// Programs that exist to run another one, or code.
 const ALWAYS: &[&str] = &[
     "ansible",
+    "asdf",
     "at",
     "awk",
     "batch",
     "bpftrace",
     "bunx",
     "capsh",
+    "cgexec",
+    "choom",
+    "chronic",
     "chroot",
     "crontab",
     "ctest",
+    "dbus-launch",
     "dbus-run-session",
+    "direnv",
     "ed",
     "emacs",
     "entr",
@@ -73,45 +79,70 @@ const ALWAYS: &[&str] = &[
     "gdb",
     "gmake",
     "gnuplot",
+    "guix",
+    "i386",
     "just",
     "less",
+    "linux32",
+    "linux64",
     "lldb",
     "ltrace",
     "m4",
+    "machinectl",
     "make",
     "man",
+    "mariadb",
     "mawk",
+    "mise",
     "more",
     "mosh",
+    "mysql",
     "nawk",
+    "newgrp",
     "ninja",
+    "nix",
+    "nix-shell",
     "npm",
     "npx",
     "nsenter",
+    "numactl",
     "nvim",
     "parallel",
     "perf",
+    "pipenv",
     "pipx",
     "pkexec",
     "pnpm",
     "pnpx",
+    "poetry",
     "prlimit",
     "proot",
     "proxychains",
     "proxychains4",
+    "psql",
     "rake",
+    "rlwrap",
     "rsh",
+    "run-parts",
     "runuser",
     "screen",
     "setarch",
     "setpriv",
+    "sg",
     "socat",
+    "sqlite3",
     "ssh",
+    "ssh-agent",
     "strace",
     "su",
+    "systemd-inhibit",
+    "systemd-nspawn",
     "systemd-run",
     "tmux",
     "torsocks",
+    "ts-node",
+    "tsx",
+    "unbuffer",
     "unshare",
     "uvx",
     "valgrind",
@@ -119,7 +150,9 @@ const ALWAYS: &[&str] = &[
     "view",
     "vim",
     "watch",
+    "x86_64",
     "xargs",
+    "xdg-open",
     "xvfb-run",
     "yarn",
 ];
@@ -144,12 +177,19 @@ fn rule(name: &str) -> Option<Rule> {
         "docker" | "podman" | "nerdctl" => {
             Rule::Words(&["run", "exec", "create", "build", "buildx", "compose", "cp"])
         }
+        "ip" => Rule::Words(&["exec", "-batch", "-b"]),
+        "nc" | "ncat" | "netcat" => options("ec", &["--exec", "--sh-exec", "--lua-exec"]),
+        "cc" | "c++" | "gcc" | "g++" => Rule::Words(&["-wrapper"]),
         "kubectl" => Rule::Words(&["exec", "run", "debug", "cp"]),
         "zip" => options("T", &["--unzip-command"]),
         "split" => options("", &["--filter"]),
         "tcpdump" => options("z", &[]),
         "pip" | "pip3" | "uv" | "gem" | "bundle" | "cpan" => Rule::Always,
-        name if ALWAYS.contains(&name) => Rule::Always,
+        name if ALWAYS.binary_search(&name).is_ok() => Rule::Always,
+        // The dynamic loader starts whatever it is given.
+        name if ["ld-linux", "ld-musl", "ld.so"].iter().any(|start| name.starts_with(start)) => {
+            Rule::Always
+        }
         _ => return None,
     })
 }
@@ -289,4 +329,14 @@ fn tar(words: &[String]) -> Option<String> {
     let bundled = words.first().filter(|word| !word.starts_with('-'));
     let bundled = bundled.and_then(|word| word.chars().find(|letter| "IF".contains(*letter)));
     bundled.map(|letter| format!("-{letter}")).or_else(|| option(words, "IF", LONG))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_can_be_searched() {
+        assert!(ALWAYS.is_sorted());
+    }
 }

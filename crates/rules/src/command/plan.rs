@@ -11,16 +11,25 @@ use std::fmt;
 use sha2::{Digest as _, Sha256};
 
 use super::lexer::ChainOperator;
-use super::program::{ContentHash, PinnedFile, Program, ProgramFiles};
+use super::program::{ContentHash, FileIdentity, PinnedFile, Program, ProgramFiles};
 use super::wrappers::Effect;
 use super::{Analysis, Content, Invocation, Runs, Segment};
+use crate::posix;
 
 /// What will run. Made by [`Analysis::freeze`] only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     steps: Vec<Step>,
     cwd: String,
+    directory: Option<PinnedDirectory>,
     environment: BTreeMap<String, String>,
+}
+
+/// The working directory as it was when the plan was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PinnedDirectory {
+    pub real_path: String,
+    pub identity: FileIdentity,
 }
 
 /// One program to start.
@@ -88,7 +97,11 @@ impl Analysis {
                 joint = Joint::Pipe;
             }
         }
-        Ok(Plan { steps, cwd: self.cwd.clone(), environment: self.environment.clone() })
+        let directory = files
+            .find(&posix::normalize(&self.cwd))
+            .map(|facts| PinnedDirectory { real_path: facts.real_path, identity: facts.identity });
+        let environment = self.environment.clone();
+        Ok(Plan { steps, cwd: self.cwd.clone(), directory, environment })
     }
 }
 
@@ -99,6 +112,11 @@ impl Plan {
 
     pub fn cwd(&self) -> &str {
         &self.cwd
+    }
+
+    /// Which directory that was; `None` if there was none, and then nothing can run there.
+    pub fn directory(&self) -> Option<&PinnedDirectory> {
+        self.directory.as_ref()
     }
 
     pub fn environment(&self) -> &BTreeMap<String, String> {
@@ -128,6 +146,11 @@ impl Plan {
     pub fn hash(&self) -> PlanHash {
         let mut hash = PlanHasher::new();
         hash.text(&self.cwd);
+        hash.number(usize::from(self.directory.is_some()));
+        if let Some(directory) = &self.directory {
+            hash.text(&directory.real_path);
+            hash.identity(directory.identity);
+        }
         hash.number(self.environment.len());
         for (name, value) in &self.environment {
             hash.text(name);
@@ -224,9 +247,13 @@ impl PlanHasher {
     fn file(&mut self, file: &PinnedFile) {
         self.text(&file.path);
         self.text(&file.real_path);
-        self.0.update(file.identity.device.to_le_bytes());
-        self.0.update(file.identity.inode.to_le_bytes());
+        self.identity(file.identity);
         self.0.update(file.hash.0);
+    }
+
+    fn identity(&mut self, identity: FileIdentity) {
+        self.0.update(identity.device.to_le_bytes());
+        self.0.update(identity.inode.to_le_bytes());
     }
 
     fn step(&mut self, step: &Step) {

@@ -271,3 +271,40 @@ fn executable(path: String, files: &dyn ProgramFiles) -> Option<Found> {
     let facts = files.find(&path).filter(|facts| facts.is_regular && facts.is_executable)?;
     Some(Found { path, facts })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_a_shell_can_be_searched() {
+        assert!(SHELL_WORDS.is_sorted());
+    }
+
+    #[test]
+    fn assignments_and_keywords_are_words_of_a_shell() {
+        for word in ["A=1", "A=", "_a1+=x", "a[0]=x", "if", "{", "!", ".", "cd", "exec"] {
+            assert!(is_shell_word(word), "{word}");
+        }
+        for word in ["ls", "1a=x", "=x", "a-b=x", "./A=1", "time", "test", "[", "echo", "-x=1"] {
+            assert!(!is_shell_word(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn names_lose_directories_case_and_the_endings_of_windows() {
+        for (word, name) in
+            [("/usr/bin/Sudo", "sudo"), ("a\\cmd.EXE", "cmd"), (".exe", ".exe"), ("x", "x")]
+        {
+            assert_eq!(program_name(word), name);
+        }
+    }
+
+    #[test]
+    fn hashes_are_read_as_they_are_printed() {
+        let hash = ContentHash([0xab; 32]);
+        assert_eq!(ContentHash::parse(&hash.to_string()), Some(hash));
+        assert_eq!(ContentHash::parse("ab"), None);
+        assert_eq!(ContentHash::parse(&"g".repeat(64)), None);
+    }
+}

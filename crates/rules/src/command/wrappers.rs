@@ -23,6 +23,12 @@ pub struct Wrapper {
     pub effect: Effect,
 }
 
+impl Wrapper {
+    pub(super) fn is_multiplexer(&self) -> bool {
+        self.effect == Effect::Multiplexes
+    }
+}
+
 /// What a wrapper does in the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {

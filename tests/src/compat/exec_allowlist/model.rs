@@ -211,6 +211,10 @@ impl Answer<'_> {
                 roles.push(role(&argv));
             }
         }
+        // What busybox is told to pass on is a program of its own.
+        if segment.multiplexer().is_some() && matches!(roles[0], Role::PassesOn(_)) {
+            return Role::Carrier(String::new());
+        }
         let carrier = roles.iter().find(|role| matches!(role, Role::Carrier(_)));
         carrier
             .or_else(|| roles.iter().find(|role| **role != Role::Plain))

@@ -1,3 +1,5 @@
+//! How texts are cut, and the reasons for which they are not.
+
 use super::*;
 
 /// The words of each segment, pipelines apart.

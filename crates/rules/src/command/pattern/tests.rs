@@ -1,3 +1,5 @@
+//! Which paths fit which patterns.
+
 use proptest::prelude::*;
 
 use super::*;

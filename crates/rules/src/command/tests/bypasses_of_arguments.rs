@@ -122,6 +122,8 @@ fn b18_carriers_are_not_admitted_by_a_path() {
         Carries,
         &["tar --checkpoint-action=exec=id -cf x y", "ssh x", "ssh -o ProxyCommand=id x"],
     );
+    let machine = machine.file("/lib64/ld-linux-x86-64.so.2");
+    machine.check(Carries, &["/lib64/ld-linux-x86-64.so.2 /usr/bin/rm x", "busybox sh -c '$0' ls"]);
     machine.check(Carries, &["rg --pre id x", "watch ls", "sort --compress-program=id"]);
 }
 

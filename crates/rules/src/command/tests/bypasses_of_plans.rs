@@ -42,6 +42,7 @@ fn b20_directory_environment_and_content_are_part_of_the_name() {
     let there = machine.analyse_in("ls", "/").expect("analysable").freeze(&machine).expect("found");
     assert_ne!(here.hash(), there.hash());
     assert_ne!(here.hash(), machine.clone().rewrite("/usr/bin/ls").plan("ls").hash());
+    assert_ne!(here.hash(), machine.clone().file(CWD).plan("ls").hash());
     let mut other = machine.clone();
     other.path = "/usr/bin";
     assert_ne!(here.hash(), other.plan("ls").hash());
