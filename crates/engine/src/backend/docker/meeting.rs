@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::inotify;
+use rustix::fs::{FlockOperation, flock, inotify};
 
 use super::failure::DockerFailure;
 
@@ -48,6 +48,8 @@ pub(super) struct MeetingPlace {
     id: String,
     directory: PathBuf,
     kept: bool,
+    /// Open and locked while somebody is at work in it; see [`MeetingPlace::is_held`].
+    _held: Option<OwnedFd>,
 }
 
 /// Whether it is worth waiting on.
@@ -78,20 +80,54 @@ impl MeetingPlace {
         private.map_err(|cause| local("make", run, cause))?;
         let made = DirBuilder::new().mode(0o700).create(&directory);
         made.map_err(|cause| local("make", &directory, cause))?;
-        let place = Self { id, directory, kept: false };
-        let inside = place.inside();
+        let held = hold(&directory).map_err(|cause| local("lock", &directory, cause))?;
+        let place = Self { id, directory, kept: false, _held: Some(held) };
+        place.make_inside()?;
+        Ok(place)
+    }
+
+    /// Opens the shared directory, for the first meeting or one more.
+    fn make_inside(&self) -> Result<(), DockerFailure> {
+        let inside = self.inside();
         let made = DirBuilder::new().create(&inside);
         // Not by the call above, where the umask would have its say.
         let made = made.and_then(|()| fs::set_permissions(&inside, Permissions::from_mode(0o777)));
-        made.map_err(|cause| local("make", &inside, cause))?;
-        Ok(place)
+        made.map_err(|cause| local("make", &inside, cause))
+    }
+
+    /// Prepares another meeting, with a container that has ended and is to be started again.
+    pub(super) fn renew(&mut self) -> Result<(), DockerFailure> {
+        let directory = self.directory.clone();
+        let held = hold(&directory).map_err(|cause| local("lock", &directory, cause))?;
+        self._held = Some(held);
+        for old in [self.inside(), directory.join(SOCKET)] {
+            let removed = match fs::symlink_metadata(&old) {
+                Ok(found) if found.is_dir() => fs::remove_dir_all(&old),
+                Ok(_) => fs::remove_file(&old),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                Err(error) => Err(error),
+            };
+            removed.map_err(|cause| local("clear", &old, cause))?;
+        }
+        self.make_inside()
+    }
+
+    /// Whether somebody is at work there: making a container, or starting one.
+    pub(super) fn is_held(&self) -> bool {
+        hold(&self.directory).is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
+    }
+
+    /// Every place below `run`, by name.
+    pub(super) fn all(run: &Path) -> Vec<Self> {
+        let entries = fs::read_dir(run).into_iter().flatten().flatten();
+        entries.filter_map(|entry| Self::open(run, entry.file_name().to_str()?)).collect()
     }
 
     /// Finds the one of a container that was kept. The name comes from a label, so from anyone.
     pub(super) fn open(run: &Path, id: &str) -> Option<Self> {
         let is_name = id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         let directory = is_name.then(|| run.join(id)).filter(|path| path.is_dir())?;
-        Some(Self { id: id.to_owned(), directory, kept: true })
+        Some(Self { id: id.to_owned(), directory, kept: true, _held: None })
     }
 
     /// The name that leads back here.
@@ -210,6 +246,13 @@ impl MeetingPlace {
 enum Wait {
     ForSocket,
     ForListener,
+}
+
+/// Takes a place that nobody is at work in.
+fn hold(directory: &Path) -> io::Result<OwnedFd> {
+    let opened = OwnedFd::from(fs::File::open(directory)?);
+    flock(&opened, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(opened)
 }
 
 /// Connects by way of an open directory: the path itself may be longer than a socket's may be.
