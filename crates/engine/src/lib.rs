@@ -4,10 +4,13 @@
 #![forbid(unsafe_code)]
 
 pub mod approvals_file;
+pub mod audit;
 pub mod backend;
 pub mod call;
 pub mod channel;
+pub mod clock;
 pub mod config_store;
+pub mod database;
 pub mod exec_question;
 pub mod explain;
 pub mod facts;
@@ -17,6 +20,7 @@ pub mod machine;
 pub mod pen_view;
 pub mod program_files;
 pub mod random;
+pub mod registry;
 pub mod seccomp;
 pub mod session_store;
 pub mod supervisor_image;
