@@ -26,3 +26,4 @@ pub mod session_store;
 pub mod supervisor_image;
 pub mod terminal;
 pub mod transfer;
+pub mod workspaces;

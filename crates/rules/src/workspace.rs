@@ -8,6 +8,12 @@
 //!
 //! Takes the access and the directories; gives a [`Layout`]. It neither makes nor looks at them.
 
+pub mod media;
+pub mod persistence;
+pub mod removal;
+pub mod seeds;
+pub mod skills;
+
 use crate::config::sandbox::WorkspaceAccess;
 use crate::mounts::Access;
 use crate::posix;
