@@ -1,11 +1,10 @@
-//! Which process is meant, although numbers are used again: by boot, number and start time.
+//! Which process is meant, although numbers are used again: by number and start time.
 //!
 //! Looks processes up in `/proc`, which tells these facts about everyone to everyone. Decides
 //! nothing.
 
 use std::fs;
 use std::io;
-use std::sync::OnceLock;
 
 /// A living process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,16 +13,6 @@ pub struct Living {
     pub start_time: u64,
     /// Bytes of memory that it holds itself.
     pub memory: u64,
-}
-
-/// Changes with every boot of the machine.
-pub fn boot_id() -> io::Result<&'static str> {
-    static BOOT: OnceLock<String> = OnceLock::new();
-    if let Some(known) = BOOT.get() {
-        return Ok(known);
-    }
-    let read = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-    Ok(BOOT.get_or_init(|| read.trim().to_owned()))
 }
 
 /// Looks at a process; `None` if there is none of that number, or only its remains.
@@ -95,7 +84,6 @@ mod tests {
         assert_eq!(look(child.id()).unwrap(), None);
         child.wait().unwrap();
         assert_eq!(look(child.id()).unwrap(), None);
-        assert_eq!(boot_id().unwrap().len(), 36);
     }
 
     #[test]

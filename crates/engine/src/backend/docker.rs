@@ -43,7 +43,8 @@ use sha2::{Digest as _, Sha256};
 
 pub use self::engine::locate;
 pub use self::failure::{Action, DockerFailure};
-pub use self::find::{Sight, Swept, Seen};
+pub use self::find::{Restarted, Seen, Sight, Survivor, Swept};
+pub(crate) use self::find::{about, noted_process};
 pub use self::inspection::Difference;
 pub use self::pen::{Pen, StartError};
 
@@ -80,6 +81,8 @@ pub struct Order<'a> {
     /// Not always the spec's: a second one of a kind, for one call, has a name of its own.
     pub name: &'a str,
     pub lifetime: Lifetime,
+    /// What a container that stays tells about itself.
+    pub about: &'a str,
 }
 
 /// A running container. One that was just made is removed with the value, unless it is kept.
@@ -125,7 +128,7 @@ impl DockerBackend {
         lifetime: Lifetime,
     ) -> Result<(Container, UnixStream), DockerFailure> {
         let name = spec.identity().name.as_str();
-        self.make(&Order { spec, name, lifetime }, &mut |_| Ok(()))
+        self.make(&Order { spec, name, lifetime, about: "" }, &mut |_| Ok(()))
     }
 
     /// The same under any name; `witness` writes the container down before it is started.
@@ -134,7 +137,7 @@ impl DockerBackend {
         order: &Order<'_>,
         witness: Witness<'_>,
     ) -> Result<(Container, UnixStream), DockerFailure> {
-        let Order { spec, name, lifetime } = *order;
+        let Order { spec, name, lifetime, about: _ } = *order;
         let image = self.engine.image(spec.image())?;
         check_kind(spec, &image)?;
         self.check_abilities(spec)?;

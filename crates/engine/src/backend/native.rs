@@ -17,7 +17,7 @@ mod plan;
 mod run_directory;
 mod start;
 
-pub use find::{sweep, Swept};
+pub use find::{FindError, Found, Survivor, Swept, about, lives, sweep};
 
 pub(crate) use plan::{helpers, subordinate};
 
@@ -39,6 +39,7 @@ use super::{Witness, WitnessError};
 use crate::channel::{CallError, Channel, ConnectError};
 use crate::facts::{self, ObserveError};
 use crate::faults;
+use crate::registry::Identity;
 use crate::pen_view::ViewError;
 use crate::supervisor_image::StartPenError;
 
@@ -53,6 +54,8 @@ pub struct Request<'a> {
     pub name: &'a str,
     /// Below it the pen's socket lies: for a moment, or as long as a pen that stays.
     pub state_dir: &'a str,
+    /// What a pen that stays tells about itself.
+    pub about: &'a str,
     pub lifetime: Lifetime,
     pub require: &'a [Requirement],
 }
@@ -302,7 +305,7 @@ fn start(request: &Request<'_>, witness: Witness<'_>) -> Result<Pen, StartFailur
             let identity = find::identity(running.pid, &directory)
                 .map_err(system("tell the pen from others"))?;
             running.directory = Directory::Made(directory);
-            witness(&identity).map_err(StartFailure::Witness)?;
+            witness(&Identity::Native(identity)).map_err(StartFailure::Witness)?;
             faults::reached("native.written");
         }
     }
@@ -315,12 +318,12 @@ fn start(request: &Request<'_>, witness: Witness<'_>) -> Result<Pen, StartFailur
         start::set_up(&mut channel, script)?;
         faults::reached("native.set-up");
     }
-    // From here on its owner decides how long it lives.
-    running.lifetime = request.lifetime;
     if let (Directory::Made(directory), Lifetime::Persistent) =
         (&mut running.directory, request.lifetime)
     {
-        directory.keep();
+        directory.keep(request.about).map_err(system("note what the pen is"))?;
     }
+    // From here on its owner decides how long it lives.
+    running.lifetime = request.lifetime;
     Ok(Pen { channel: Some(channel), running, asked: Some(asked), facts })
 }

@@ -25,8 +25,10 @@ use super::meeting::MeetingPlace;
 use super::request::{self, OurMounts, Stay};
 use super::{AtTheEnd, Container, DockerBackend, RUN_LABEL, STATE_LABEL, first_process};
 use super::plan;
+use crate::clock;
 use crate::faults;
 use crate::process_identity;
+use crate::registry::DockerIdentity;
 
 /// What stands under a name at the engine.
 #[derive(Debug)]
@@ -52,11 +54,20 @@ pub struct Seen {
     pub first_process: Option<u32>,
 }
 
-/// What a sweep took away.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// What a sweep found and took away.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Swept {
     pub containers: usize,
     pub places: usize,
+    /// Containers that were finished and that no row names: somebody has lost the registry.
+    pub survivors: Vec<Survivor>,
+}
+
+/// A finished container, and what it says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Survivor {
+    pub identity: DockerIdentity,
+    pub about: String,
 }
 
 /// How a container that stopped came out of its start.
@@ -127,7 +138,7 @@ impl DockerBackend {
         let write = || {
             let pid = container.first_process;
             let living = process_identity::look(pid)?.ok_or(io::ErrorKind::NotFound)?;
-            let boot_id = process_identity::boot_id()?;
+            let boot_id = clock::boot_id()?;
             let text = format!("{} {boot_id} {pid} {}", container.place.id(), living.start_time);
             if let Some(parent) = path.parent() {
                 fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
@@ -237,8 +248,14 @@ impl DockerBackend {
             let label = seen.labels.get(RUN_LABEL);
             let place = label.and_then(|run_id| MeetingPlace::open(&run, run_id));
             let is_held = place.as_ref().is_some_and(MeetingPlace::is_held);
-            if is_held || is_known(&seen.id) {
+            let is_known = is_held || is_known(&seen.id);
+            let about = place.as_ref().and_then(MeetingPlace::about);
+            if is_known || about.is_some() {
                 used.extend(label.cloned());
+                if let (false, Some(about)) = (is_known, about) {
+                    let identity = self.identity(&seen.id);
+                    swept.survivors.push(Survivor { identity, about });
+                }
                 ids.insert(seen.id);
                 continue;
             }
@@ -314,7 +331,7 @@ impl DockerBackend {
 /// long way has to be taken.
 pub(super) fn by_note(home: &Path, id: &str) -> Option<(u32, UnixStream)> {
     let note = read_note(home, id)?;
-    if process_identity::boot_id().ok()? != note.boot_id {
+    if clock::boot_id().ok()? != note.boot_id {
         return None;
     }
     let place = MeetingPlace::open(&home.join("run"), &note.run)?;
@@ -324,11 +341,16 @@ pub(super) fn by_note(home: &Path, id: &str) -> Option<(u32, UnixStream)> {
     (living.start_time == note.start_time).then_some((note.pid, stream))
 }
 
+/// What a container says about itself, without a word to the engine.
+pub(crate) fn about(home: &Path, id: &str) -> Option<String> {
+    MeetingPlace::open(&home.join("run"), &read_note(home, id)?.run)?.about()
+}
+
 /// The first process of a container as it was noted, if it still lives.
 pub(crate) fn noted_process(home: &Path, id: &str) -> Option<u32> {
     let note = read_note(home, id)?;
     let living = process_identity::look(note.pid).ok()??;
-    let is_same = process_identity::boot_id().ok()? == note.boot_id
+    let is_same = clock::boot_id().ok()? == note.boot_id
         && living.start_time == note.start_time;
     is_same.then_some(note.pid)
 }

@@ -7,6 +7,7 @@
 //!                 s        the supervisor's socket, when it serves
 //!                 failure  its last words, if it cannot
 //!            s         the same socket, after the host has moved it
+//!            about     what the container is; written last, so one that has it was finished
 //! ```
 //!
 //! Anyone in the container may write into `inside`, also under the supervisor's own user id. So the
@@ -15,7 +16,6 @@
 //! process number, never by its name.
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -37,6 +37,9 @@ pub(super) const PLAN: &str = "plan";
 const FAILURE: &str = "failure";
 const LONGEST_WORDS: u64 = 2048;
 const INSIDE: &str = "inside";
+const ABOUT: &str = "about";
+/// How often a new name is tried.
+const TRIES: usize = 8;
 /// How often a wait looks whether the container still lives.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Between the socket's birth and its first listening there are two system calls.
@@ -74,16 +77,31 @@ pub(super) struct Watch(OwnedFd);
 impl MeetingPlace {
     /// Makes a new one below `run`.
     pub(super) fn make(run: &Path) -> Result<Self, DockerFailure> {
-        let id = format!("{:016x}", RandomState::new().build_hasher().finish());
-        let directory = run.join(&id);
         let private = DirBuilder::new().recursive(true).mode(0o700).create(run);
         private.map_err(|cause| local("make", run, cause))?;
+        let mut place = Self::try_make(run);
+        for _ in 1..TRIES {
+            match &place {
+                // A janitor may hold or take a directory in the moment before it is locked.
+                Err(DockerFailure::Local { what: "lock", .. }) => place = Self::try_make(run),
+                Ok(_) | Err(_) => break,
+            }
+        }
+        let place = place?;
+        place.make_inside()?;
+        Ok(place)
+    }
+
+    fn try_make(run: &Path) -> Result<Self, DockerFailure> {
+        let id = crate::random::short_id();
+        let directory = run.join(&id);
         let made = DirBuilder::new().mode(0o700).create(&directory);
         made.map_err(|cause| local("make", &directory, cause))?;
         let held = hold(&directory).map_err(|cause| local("lock", &directory, cause))?;
-        let place = Self { id, directory, kept: false, _held: Some(held) };
-        place.make_inside()?;
-        Ok(place)
+        if !directory.is_dir() {
+            return Err(local("lock", &directory, io::ErrorKind::NotFound.into()));
+        }
+        Ok(Self { id, directory, kept: false, _held: Some(held) })
     }
 
     /// Opens the shared directory, for the first meeting or one more.
@@ -219,6 +237,19 @@ impl MeetingPlace {
         file.take(LONGEST_WORDS).read_to_end(&mut text).ok()?;
         let text = String::from_utf8_lossy(&text);
         Some(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
+    }
+
+    /// Notes what the container is: from here on it is finished.
+    pub(super) fn note(&self, about: &str) -> Result<(), DockerFailure> {
+        let path = self.directory.join(ABOUT);
+        let beside = self.directory.join("about.new");
+        let written = fs::write(&beside, about).and_then(|()| fs::rename(&beside, &path));
+        written.map_err(|cause| local("write", &path, cause))
+    }
+
+    /// What the container is; `None` if it was never finished.
+    pub(super) fn about(&self) -> Option<String> {
+        fs::read_to_string(self.directory.join(ABOUT)).ok()
     }
 
     /// Leaves the socket for later.

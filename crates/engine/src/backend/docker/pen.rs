@@ -66,7 +66,7 @@ impl Pen {
         lifetime: Lifetime,
     ) -> Result<Self, StartError> {
         let name = spec.identity().name.as_str();
-        Self::make(engine, &Order { spec, name, lifetime }, &mut |_| Ok(()))
+        Self::make(engine, &Order { spec, name, lifetime, about: "" }, &mut |_| Ok(()))
     }
 
     /// The same under any name; `witness` writes down a container that is to stay.
@@ -120,8 +120,14 @@ impl Pen {
         match engine.restart(id, spec).map_err(failed)? {
             Restarted::OfOtherRelease => Ok(None),
             Restarted::Runs(container, stream) => {
-                let pen = prove(engine, spec, (*container, stream), Lifetime::Persistent);
-                pen.map(Some).map_err(failed)
+                match prove(engine, spec, (*container, stream), Lifetime::Persistent) {
+                    // It is not what was asked for, so it goes.
+                    Err(cause @ DockerFailure::Facts(_)) => {
+                        engine.remove(id).map_err(failed)?;
+                        Err(failed(cause))
+                    }
+                    proven => proven.map(Some).map_err(failed),
+                }
             }
         }
     }
@@ -200,6 +206,9 @@ fn start(
         set_up(channel, script)?;
         faults::reached("docker.set-up");
         pen.lifetime = lifetime;
+    }
+    if let (Lifetime::Persistent, Some(container)) = (pen.lifetime, &pen.container) {
+        container.place.note(order.about)?;
     }
     Ok(pen)
 }

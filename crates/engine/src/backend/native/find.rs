@@ -5,11 +5,11 @@
 //! started at that moment, and the kernel says that this process listens on the socket. A handle to
 //! the process is taken before the questions, so that the answers stay true.
 
+use std::collections::HashSet;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
 use clawpen_os::cgroups::{Hierarchies, Leaf};
 use clawpen_os::events::{self, Interest};
@@ -17,23 +17,29 @@ use clawpen_os::process::{self, Pid, Signal};
 use clawpen_os::{beneath, sockets};
 use clawpen_wire::pen::Lifetime;
 
-use super::run_directory::{self, RunDirectory, SOCKET};
+use super::run_directory::{self, ABOUT, RunDirectory, SOCKET};
 use super::{Directory, Pen, Running, TEARDOWN, plan};
-use crate::backend::NativeIdentity;
 use crate::channel::{Channel, ConnectError};
+use crate::clock;
 use crate::process_identity;
+use crate::registry::NativeIdentity;
 
 /// A pen that may be there and cannot be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     #[error("cannot look for the pen's first process")]
     Look(#[source] io::Error),
-    #[error("cannot reach the pen at `{}`", .socket.display())]
+    #[error("cannot reach the pen at `{socket}`")]
     Reach {
-        socket: std::path::PathBuf,
+        socket: String,
         #[source]
         cause: io::Error,
     },
+    #[error(
+        "the pen at `{socket}` belongs to another container or machine that shares this state \
+         directory; use it from there, or give each a state directory of its own"
+    )]
+    Elsewhere { socket: String },
     #[error(transparent)]
     Connect(#[from] ConnectError),
 }
@@ -50,16 +56,16 @@ pub enum Found<T> {
 pub(super) fn identity(pid: u32, directory: &RunDirectory) -> io::Result<NativeIdentity> {
     let living = process_identity::look(pid)?.ok_or(io::ErrorKind::NotFound)?;
     Ok(NativeIdentity {
-        boot_id: process_identity::boot_id()?.to_owned(),
+        boot_id: clock::boot_id()?.to_owned(),
         pid,
         start_time: living.start_time,
-        socket: directory.socket(),
+        socket: directory.socket().to_string_lossy().into_owned(),
     })
 }
 
 /// A handle to the first process of a pen, if it is still that one.
 fn first_process(identity: &NativeIdentity) -> io::Result<Option<OwnedFd>> {
-    if process_identity::boot_id()? != identity.boot_id {
+    if clock::boot_id()? != identity.boot_id {
         return Ok(None);
     }
     let Some(pid) = i32::try_from(identity.pid).ok().and_then(Pid::new) else { return Ok(None) };
@@ -75,7 +81,7 @@ fn first_process(identity: &NativeIdentity) -> io::Result<Option<OwnedFd>> {
 
 /// Whether the pen lives, without a word to it.
 pub fn lives(identity: &NativeIdentity) -> io::Result<bool> {
-    if process_identity::boot_id()? != identity.boot_id {
+    if clock::boot_id()? != identity.boot_id {
         return Ok(false);
     }
     let living = process_identity::look(identity.pid)?;
@@ -86,10 +92,14 @@ impl Pen {
     /// Connects to a pen that was written down. The value leaves it running.
     pub fn find(identity: &NativeIdentity) -> Result<Found<Self>, FindError> {
         let Some(pidfd) = first_process(identity).map_err(FindError::Look)? else {
-            return Ok(Found::Gone);
+            return match connect(Path::new(&identity.socket)) {
+                Err(_) => Ok(Found::Gone),
+                // Its number means nothing here, and yet it answers.
+                Ok(_) => Err(FindError::Elsewhere { socket: identity.socket.clone() }),
+            };
         };
         let reach = |cause| FindError::Reach { socket: identity.socket.clone(), cause };
-        let stream = match connect(&identity.socket) {
+        let stream = match connect(Path::new(&identity.socket)) {
             Ok(stream) => stream,
             // It may have ended just now.
             Err(_) if !lives(identity).map_err(FindError::Look)? => return Ok(Found::Gone),
@@ -105,7 +115,10 @@ impl Pen {
     pub fn end(identity: &NativeIdentity) -> io::Result<()> {
         match first_process(identity)? {
             Some(pidfd) => running(identity, pidfd).end(TEARDOWN),
-            None => match identity.socket.parent() {
+            None => match Path::new(&identity.socket).parent() {
+                Some(_) if connect(Path::new(&identity.socket)).is_ok() => Err(io::Error::other(
+                    "it belongs to another container or machine that shares this state directory",
+                )),
                 Some(directory) => run_directory::remove(directory, TEARDOWN),
                 None => Ok(()),
             },
@@ -114,7 +127,7 @@ impl Pen {
 }
 
 fn running(identity: &NativeIdentity, pidfd: OwnedFd) -> Running {
-    let directory = identity.socket.parent().unwrap_or(Path::new("")).to_owned();
+    let directory = Path::new(&identity.socket).parent().unwrap_or(Path::new("")).to_owned();
     let id = directory.file_name().unwrap_or_default().to_string_lossy();
     // Known from here only if the maker stood where we stand; its note leads to it in any case.
     let leaf = if directory.join("groups").exists() {
@@ -138,33 +151,88 @@ fn connect(socket: &Path) -> io::Result<UnixStream> {
     Ok(UnixStream::from(sockets::connect(opened.as_fd(), SOCKET.as_ref())?))
 }
 
-/// What a sweep took away.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Swept {
-    /// Directories of pens that nobody knows of.
-    pub directories: usize,
-    /// Pens that still ran in them.
-    pub pens: usize,
+/// What a pen says about itself; `None` if it was never finished.
+pub fn about(identity: &NativeIdentity) -> Option<String> {
+    let directory = Path::new(&identity.socket).parent()?;
+    std::fs::read_to_string(directory.join(ABOUT)).ok()
 }
 
-/// Removes what makers that were killed have left below the state directory. `is_known` says whether
-/// a row names a socket.
-pub fn sweep(state_dir: &str, mut is_known: impl FnMut(&Path) -> bool) -> io::Result<Swept> {
+/// A finished pen that no row names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Survivor {
+    pub identity: NativeIdentity,
+    pub about: String,
+    pub protocol: u16,
+}
+
+/// What a sweep found and took away.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// Directories of pens that were never finished, or are gone.
+    pub removed: usize,
+    /// Pens that were finished and live: somebody has lost the registry.
+    pub survivors: Vec<Survivor>,
+}
+
+/// Removes what makers that were killed have left below the state directory. `known` are the
+/// directories that rows name, and `is_known` asks again about one that is not among them.
+pub fn sweep(
+    state_dir: &str,
+    known: &HashSet<PathBuf>,
+    mut is_known: impl FnMut(&Path) -> bool,
+) -> io::Result<Swept> {
     let mut swept = Swept::default();
-    for leftover in run_directory::unheld(state_dir)? {
-        if is_known(&leftover.path.join(SOCKET)) {
+    for leftover in run_directory::unheld(state_dir, known)? {
+        if is_known(&leftover.path) {
             continue;
         }
-        // Nobody wrote it down, so nobody has ever run anything in it.
-        if let Ok(socket) = leftover.connect()
-            && let Ok(pidfd) = sockets::peer_pidfd(socket.as_fd())
-            && process::pidfd_signal(pidfd.as_fd(), Signal::KILL).is_ok()
-        {
-            events::poll(&[(pidfd.as_fd(), Interest::Read)], Some(TEARDOWN))?;
-            swept.pens += 1;
+        match leftover.connect() {
+            // Nobody is there any more.
+            Err(_) => {}
+            Ok(socket) => {
+                if let Some(survivor) = survivor(&leftover.path, socket.as_fd()) {
+                    swept.survivors.push(survivor);
+                    continue;
+                }
+                kill_peer(socket.as_fd())?;
+            }
         }
-        leftover.remove(Duration::from_millis(200))?;
-        swept.directories += 1;
+        leftover.remove(TEARDOWN)?;
+        swept.removed += 1;
     }
     Ok(swept)
+}
+
+/// The pen behind a socket, if it was finished and we understand it.
+fn survivor(directory: &Path, socket: BorrowedFd<'_>) -> Option<Survivor> {
+    let about = std::fs::read_to_string(directory.join(ABOUT)).ok()?;
+    let pid = u32::try_from(sockets::peer(socket).ok()?.pid).ok()?;
+    let living = process_identity::look(pid).ok()??;
+    let stream = UnixStream::from(socket.try_clone_to_owned().ok()?);
+    let channel = Channel::connect(stream, pid).ok()?;
+    channel.welcome().sealed.then(|| Survivor {
+        identity: NativeIdentity {
+            boot_id: clock::boot_id().unwrap_or_default().to_owned(),
+            pid,
+            start_time: living.start_time,
+            socket: directory.join(SOCKET).to_string_lossy().into_owned(),
+        },
+        about,
+        protocol: channel.welcome().version,
+    })
+}
+
+/// Ends whoever listens at the other end and waits for it. A pen that was not finished was never
+/// written down, so nobody has ever run anything in it.
+fn kill_peer(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let pidfd = match sockets::peer_pidfd(socket) {
+        Ok(pidfd) => pidfd,
+        // Before Linux 6.5 there is no such handle, and the number is all there is.
+        Err(_) => match Pid::new(sockets::peer(socket)?.pid) {
+            Some(pid) => process::pidfd_open(pid)?,
+            None => return Err(io::Error::other("it belongs to another machine or container")),
+        },
+    };
+    process::pidfd_signal(pidfd.as_fd(), Signal::KILL)?;
+    events::poll(&[(pidfd.as_fd(), Interest::Read)], Some(TEARDOWN)).map(drop)
 }

@@ -4,12 +4,14 @@
 //! <state>/clawpen/run/<id>/     0700
 //!                          s    the socket of process 1
 //!                          groups  the control groups it may have, one path a line
+//!                          about   what it is; written last, so a pen that has it was finished
 //! ```
 //!
 //! Whoever makes a pen holds a lock on its directory until the pen is written down or gone; the
 //! kernel drops the lock with the process. So a directory that nobody holds and no row names is a
 //! leftover, and [`leftovers`] may take it without asking anybody.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -26,6 +28,8 @@ use rustix::fs::{FlockOperation, flock};
 pub(super) const SOCKET: &str = "s";
 /// Where its control groups are noted.
 const GROUPS: &str = "groups";
+/// What the pen is.
+pub(super) const ABOUT: &str = "about";
 /// How often a new name is tried: a janitor may take a directory in the moment before it is locked.
 const TRIES: usize = 8;
 
@@ -101,9 +105,13 @@ impl RunDirectory {
         fs::write(self.path.join(GROUPS), text)
     }
 
-    /// Leaves it for those who come back to the pen.
-    pub(super) fn keep(&mut self) {
+    /// Leaves it for those who come back to the pen, and notes what it is.
+    pub(super) fn keep(&mut self, about: &str) -> io::Result<()> {
+        let beside = self.path.join("about.new");
+        fs::write(&beside, about)?;
+        fs::rename(&beside, self.path.join(ABOUT))?;
         self.end = End::Keep;
+        Ok(())
     }
 
     /// Lets it go with the value after all.
@@ -156,16 +164,23 @@ impl Leftover {
     }
 }
 
-/// Every pen's directory that nobody is at work in. Which of them a row names is the caller's to ask,
-/// after this: a maker writes its row before it lets go.
-pub(super) fn unheld(state_dir: &str) -> io::Result<Vec<Leftover>> {
+/// Every pen's directory that nobody is at work in and that is not `known`. Whether a row names it by
+/// now is the caller's to ask, after this: a maker writes its row before it lets go.
+pub(super) fn unheld(
+    state_dir: &str,
+    known: &HashSet<PathBuf>,
+) -> io::Result<Vec<Leftover>> {
     let entries = match fs::read_dir(parent(state_dir)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
     let mut found = Vec::new();
     for entry in entries.flatten() {
-        if let Some(leftover) = hold(&entry.path()) {
+        let path = entry.path();
+        if known.contains(&path) {
+            continue;
+        }
+        if let Some(leftover) = hold(&path) {
             found.push(leftover);
         }
     }
@@ -196,12 +211,12 @@ mod tests {
         let mut kept = RunDirectory::make(state).unwrap();
         let working = RunDirectory::make(state).unwrap();
         assert_ne!(kept.id(), working.id());
-        assert!(unheld(state).unwrap().is_empty());
-        kept.keep();
+        assert!(unheld(state, &HashSet::new()).unwrap().is_empty());
+        kept.keep("{}").unwrap();
         let path = kept.socket();
         drop(kept);
         let found: Vec<PathBuf> =
-            unheld(state).unwrap().into_iter().map(|leftover| leftover.path).collect();
+            unheld(state, &HashSet::new()).unwrap().into_iter().map(|leftover| leftover.path).collect();
         assert_eq!(found, [path.parent().unwrap()]);
         drop(working);
         assert_eq!(fs::read_dir(parent(state)).unwrap().count(), 1);
