@@ -17,7 +17,8 @@ mod record;
 mod retention;
 mod select;
 
-pub use chain::{Break, BreakKind, Verified};
+pub(crate) use chain::append;
+pub use chain::{Break, BreakKind, GivenHead, Verified};
 pub use follow::Follower;
 pub use record::{Call, Door, Ending, Event, Hash, Head, Reason, Record, Verdict};
 pub use retention::{Dropped, Retention};
@@ -36,6 +37,8 @@ pub struct Audit<'a> {
 pub enum AuditError {
     #[error(transparent)]
     Database(#[from] DatabaseError),
+    #[error("the audit record {seq} is not what was written; see `clawpen audit --verify`")]
+    Altered { seq: u64 },
     #[error("cannot watch `{path}`")]
     Watch {
         path: String,

@@ -111,8 +111,7 @@ impl Database {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_NOFOLLOW
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection =
-            Connection::open_with_flags(&path, flags).map_err(DatabaseFailure::of)?;
+        let connection = Connection::open_with_flags(&path, flags).map_err(DatabaseFailure::of)?;
         let sql = DatabaseFailure::of;
         connection.busy_timeout(BUSY_WAIT).map_err(sql)?;
         connection.set_prepared_statement_cache_capacity(32);
@@ -205,7 +204,7 @@ impl Sql<'_> {
     ) -> Result<Vec<T>, DatabaseError> {
         let collect = || {
             let mut statement = self.connection.prepare_cached(sql)?;
-            statement.query_map(params, read)?.collect()
+            statement.query_map(params, read)?.collect::<rusqlite::Result<Vec<T>>>()
         };
         collect().map_err(|error| self.failed(error))
     }
@@ -217,7 +216,7 @@ impl Sql<'_> {
         params: impl Params,
         mut visit: impl FnMut(&Row<'_>) -> rusqlite::Result<Next>,
     ) -> Result<(), DatabaseError> {
-        let mut walk = || {
+        let walk = || {
             let mut statement = self.connection.prepare_cached(sql)?;
             let mut rows = statement.query(params)?;
             while let Some(row) = rows.next()? {
@@ -225,7 +224,7 @@ impl Sql<'_> {
                     break;
                 }
             }
-            Ok(())
+            Ok::<_, rusqlite::Error>(())
         };
         walk().map_err(|error| self.failed(error))
     }

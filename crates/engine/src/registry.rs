@@ -19,9 +19,9 @@ mod lease;
 mod row;
 mod store;
 
+pub use foreign::{ImportProblem, Imported};
 pub use holder::start_time;
 pub use lease::Use;
-pub use foreign::{ImportProblem, Imported};
 pub use row::{
     DockerIdentity, Foreign, Generation, Holder, Identity, Kind, Lease, LeaseId, Liveness,
     NativeIdentity, NewRow, Row, State, Survivor,

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use clawpen_rules::timestamp::{Moment, Timestamp};
 use serde::Deserialize;
 
-use super::row::{Foreign, Generation, Identity, Kind, NewRow, Survivor};
-use super::store::stored;
+use super::row::{Foreign, Generation, Kind, Survivor};
+use super::store::{current, insert_ready, stored};
 use super::{Registry, RegistryError};
 use crate::database::{DatabaseError, Sql, word};
 
@@ -53,9 +53,7 @@ impl Registry<'_> {
     pub fn import(&self, state_dir: &Path) -> Result<Imported, RegistryError> {
         let mut imported = Imported::default();
         let mut sets = Vec::new();
-        for (kind, name) in
-            [(Kind::Sandbox, "containers.json"), (Kind::Browser, "browsers.json")]
-        {
+        for (kind, name) in [(Kind::Sandbox, "containers.json"), (Kind::Browser, "browsers.json")] {
             match read(&state_dir.join("sandbox").join(name), kind) {
                 Ok(found) => {
                     imported.found += found.len();
@@ -94,36 +92,19 @@ impl Registry<'_> {
     /// From then on it is listed once, as ours.
     pub fn adopt(&self, foreign: &Foreign, ours: &Survivor) -> Result<Generation, RegistryError> {
         let Survivor { row, identity, protocol, created } = ours;
-        let generation = self.begin(row, created)?;
-        let made = self.finish_adoption(foreign, row, generation, (identity, *protocol));
-        if made.is_err() {
-            // Half an adoption would lie; the container itself was not touched.
-            self.forget(&row.name, generation)?;
-        }
-        made.map(|()| generation)
-    }
-
-    fn finish_adoption(
-        &self,
-        foreign: &Foreign,
-        row: &NewRow,
-        generation: Generation,
-        (identity, protocol): (&Identity, u32),
-    ) -> Result<(), RegistryError> {
-        self.identify(&row.name, generation, identity)?;
-        self.change(&row.name, generation, |sql, _| {
+        self.database.write(|sql| {
+            if let Some((_, state)) = current(sql, &row.name)? {
+                return Err(RegistryError::Taken { name: row.name.clone(), state });
+            }
             let marked = sql.run(
-                "UPDATE reference_sandboxes SET adopted = 1 WHERE kind = ?1 AND name = ?2",
+                "UPDATE reference_sandboxes SET adopted = 1 \
+                 WHERE kind = ?1 AND name = ?2 AND adopted = 0",
                 (foreign.kind.as_str(), &foreign.name),
             )?;
             if marked == 0 {
                 return Err(RegistryError::Changed { name: foreign.name.clone() });
             }
-            sql.run(
-                "UPDATE sandboxes SET state = 'ready', protocol = ?2 WHERE name = ?1",
-                (&row.name, protocol),
-            )?;
-            Ok(())
+            Ok(insert_ready(sql, row, (identity, *protocol), created)?)
         })
     }
 }
@@ -157,8 +138,8 @@ struct Entry {
 }
 
 fn read(path: &Path, kind: Kind) -> Result<Vec<Foreign>, ImportProblem> {
-    let Some(text) = text(path)
-        .map_err(|cause| ImportProblem::Unreadable { path: path.to_owned(), cause })?
+    let Some(text) =
+        text(path).map_err(|cause| ImportProblem::Unreadable { path: path.to_owned(), cause })?
     else {
         return Ok(Vec::new());
     };
@@ -227,9 +208,8 @@ fn text(path: &Path) -> io::Result<Option<Vec<u8>>> {
 
 fn all(sql: Sql<'_>) -> Result<Vec<(Foreign, Adoption)>, DatabaseError> {
     sql.all("SELECT * FROM reference_sandboxes ORDER BY created, name", [], |row| {
-        let time = |column| {
-            row.get(column).map(|millis| Moment::wall(Timestamp::from_millis(millis)))
-        };
+        let time =
+            |column| row.get(column).map(|millis| Moment::wall(Timestamp::from_millis(millis)));
         let foreign = Foreign {
             name: row.get("name")?,
             kind: word(row, "kind", Kind::parse)?,

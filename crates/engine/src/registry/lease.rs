@@ -54,11 +54,10 @@ impl Registry<'_> {
     /// The call is over. `Ok` also if the lease is gone: the sandbox was removed under it by force.
     pub fn release(&self, lease: LeaseId, now: &Moment) -> Result<(), RegistryError> {
         self.database.write(|sql| {
-            let name = sql.first(
-                "DELETE FROM leases WHERE id = ?1 RETURNING name",
-                [lease.0],
-                |row| row.get::<_, String>(0),
-            )?;
+            let name =
+                sql.first("DELETE FROM leases WHERE id = ?1 RETURNING name", [lease.0], |row| {
+                    row.get::<_, String>(0)
+                })?;
             if let Some(name) = name {
                 touch(sql, &name, None, now)?;
             }

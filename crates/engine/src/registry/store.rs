@@ -162,12 +162,8 @@ impl Registry<'_> {
             let mut taken = 0;
             for survivor in survivors {
                 if current(sql, &survivor.row.name)?.is_none() {
-                    insert(sql, &survivor.row, State::Ready, &survivor.created)?;
-                    identify(sql, &survivor.row.name, &survivor.identity)?;
-                    sql.run(
-                        "UPDATE sandboxes SET protocol = ?2 WHERE name = ?1",
-                        (&survivor.row.name, survivor.protocol),
-                    )?;
+                    let Survivor { row, identity, protocol, created } = survivor;
+                    insert_ready(sql, row, (identity, *protocol), created)?;
                     taken += 1;
                 }
             }
@@ -189,7 +185,10 @@ impl Registry<'_> {
     }
 }
 
-fn current(sql: Sql<'_>, name: &str) -> Result<Option<(Generation, State)>, DatabaseError> {
+pub(super) fn current(
+    sql: Sql<'_>,
+    name: &str,
+) -> Result<Option<(Generation, State)>, DatabaseError> {
     sql.first("SELECT generation, state FROM sandboxes WHERE name = ?1", [name], |row| {
         Ok((Generation(row.get("generation")?), word(row, "state", State::parse)?))
     })
@@ -227,6 +226,19 @@ fn insert(
         },
     )?;
     Ok(Generation(number))
+}
+
+/// A row of something that is there already.
+pub(super) fn insert_ready(
+    sql: Sql<'_>,
+    new: &NewRow,
+    (identity, protocol): (&Identity, u32),
+    created: &Moment,
+) -> Result<Generation, DatabaseError> {
+    let generation = insert(sql, new, State::Ready, created)?;
+    identify(sql, &new.name, identity)?;
+    sql.run("UPDATE sandboxes SET protocol = ?2 WHERE name = ?1", (&new.name, protocol))?;
+    Ok(generation)
 }
 
 fn identify(sql: Sql<'_>, name: &str, identity: &Identity) -> Result<(), DatabaseError> {
