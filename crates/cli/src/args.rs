@@ -1,5 +1,7 @@
 //! The command line: what can be said, and the help a newcomer reads.
 
+pub(crate) mod lifecycle;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -37,6 +39,8 @@ pub(crate) enum Command {
     /// Files of a sandbox: read, write, list, move, copy
     #[command(subcommand, arg_required_else_help = true)]
     Fs(FsCommand),
+    #[command(flatten)]
+    Process(lifecycle::ProcessCommand),
     /// What this machine offers for sandboxes, what would be used, what is missing
     Doctor(DoctorArgs),
     /// Measure sandboxes on this machine beside bwrap, docker and a plain process
@@ -71,6 +75,16 @@ pub(crate) enum SandboxCommand {
     /// Show what is in force for a session: sandboxed or not, its shape, its tools, and the origin of each value
     #[command(args_override_self = true)]
     Explain(ExplainArgs),
+    /// List the sandboxes that there are, and how they are
+    List(lifecycle::ListArgs),
+    /// Replace sandboxes: removed now, made anew from today's config at their next use
+    #[command(args_override_self = true)]
+    Recreate(lifecycle::RecreateArgs),
+    /// Remove sandboxes; their workspaces stay
+    #[command(args_override_self = true)]
+    Remove(lifecycle::RemoveArgs),
+    /// Remove sandboxes that are idle or old beyond their owner's limits, and what was left behind
+    Prune(FormatFlag),
 }
 
 /// Whom a question is about.
@@ -113,6 +127,9 @@ pub(crate) struct TargetArgs {
     /// Use this backend instead of the configured one: native or docker
     #[arg(long, value_name = "NAME")]
     pub backend: Option<String>,
+    /// Make a sandbox for this call only, and remove it afterwards
+    #[arg(long)]
+    pub fresh: bool,
 }
 
 #[derive(Debug, Args)]
@@ -137,6 +154,9 @@ pub(crate) struct ExecArgs {
     /// Print the result as JSON: code, output, usage
     #[arg(long, conflicts_with = "tty")]
     pub json: bool,
+    /// Leave the command running and print its number; see `clawpen ps`, `logs`, `attach`, `kill`
+    #[arg(short = 'd', long, conflicts_with_all = ["tty", "interactive", "fresh"])]
+    pub background: bool,
     /// The program and its arguments
     #[arg(
         required = true,

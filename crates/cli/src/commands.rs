@@ -9,6 +9,8 @@ pub(crate) mod explain;
 pub(crate) mod fs;
 pub(crate) mod live;
 pub(crate) mod manual;
+pub(crate) mod processes;
+pub(crate) mod sandboxes;
 pub(crate) mod why;
 pub(crate) mod why_command;
 
@@ -16,7 +18,10 @@ use clawpen_engine::approvals_file::ChangeError;
 use clawpen_engine::call::OpenError;
 use clawpen_engine::channel::CallError;
 use clawpen_engine::config_store::StoreError;
+use clawpen_engine::database::DatabaseError;
 use clawpen_engine::explain::QuestionError;
+use clawpen_engine::lifecycle::EnsureError;
+use clawpen_engine::registry::RegistryError;
 use clawpen_engine::transfer::TransferError;
 
 use clawpen_rules::approval::file::FileRefused;
@@ -36,6 +41,12 @@ pub(crate) enum CommandError {
     /// There is no sandbox.
     #[error(transparent)]
     Open(#[from] OpenError),
+    #[error(transparent)]
+    Ensure(#[from] EnsureError),
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
     /// The sandbox could not do it.
     #[error("cannot {what}")]
     Call {

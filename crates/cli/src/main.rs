@@ -60,9 +60,20 @@ fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
         Command::Exec(args) => Ok(commands::exec::run(&args, output)),
         Command::Shell(args) => Ok(commands::exec::shell(&args, output)),
         Command::Fs(command) => commands::fs::run(command, output),
+        Command::Process(command) => commands::processes::run(command, output),
         Command::Doctor(args) => commands::doctor::run(&args, output),
         Command::Bench(args) => commands::bench::run(&args, output),
         Command::Sandbox(SandboxCommand::Explain(args)) => commands::explain::run(&args, output),
+        Command::Sandbox(SandboxCommand::List(args)) => commands::sandboxes::list(&args, output),
+        Command::Sandbox(SandboxCommand::Recreate(args)) => {
+            commands::sandboxes::recreate(&args, output)
+        }
+        Command::Sandbox(SandboxCommand::Remove(args)) => {
+            commands::sandboxes::remove(&args, output)
+        }
+        Command::Sandbox(SandboxCommand::Prune(format)) => {
+            commands::sandboxes::prune(format.format(), output)
+        }
         Command::Why(WhyCommand::Tool { name, subject, format }) => {
             commands::why::tool(&name, &subject, format.format(), output)
         }

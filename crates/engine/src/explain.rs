@@ -79,7 +79,7 @@ fn facts(
 }
 
 /// The owner of a directory; of a missing one, whoever would make it: this process.
-fn owner(directory: &str) -> Option<Owner> {
+pub(crate) fn owner(directory: &str) -> Option<Owner> {
     let facts =
         std::fs::metadata(directory).or_else(|_missing| std::fs::metadata("/proc/self")).ok()?;
     Some(Owner { uid: facts.uid(), gid: facts.gid() })

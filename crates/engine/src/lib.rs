@@ -30,3 +30,4 @@ pub mod supervisor_image;
 pub mod terminal;
 pub mod transfer;
 pub mod workspaces;
+pub mod yard;

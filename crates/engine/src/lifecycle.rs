@@ -15,6 +15,7 @@
 //! that the caller brings.
 
 mod about;
+pub mod current;
 mod janitor;
 mod list;
 mod lock;
@@ -26,15 +27,16 @@ use std::io;
 use std::path::Path;
 
 use clawpen_rules::reuse::{self, RefuseReason, ReplaceReason, Reuse, Stale};
+use clawpen_wire::pen::Lifetime;
 
-use crate::backend::{self, Engines, Found, Place, Plan, ReachError, RemoveError, Sandbox};
+use crate::backend::native::Found;
+use crate::backend::{self, Engines, Place, Plan, ReachError, RemoveError, Sandbox};
 use crate::clock::Clock;
 use crate::database::Database;
 use crate::faults;
 use crate::registry::{
     Holder, Identity, LeaseId, NewRow, Registry, RegistryError, Row, State, Use,
 };
-use clawpen_wire::pen::Lifetime;
 
 pub use janitor::Recovered;
 pub use list::{Condition, Listed, Listing, Origin};
@@ -169,6 +171,14 @@ impl<'a> Lifecycle<'a> {
             }
         }
         Err(EnsureError::Restless { name: name.clone() })
+    }
+
+    /// Holds a sandbox if it is there and ready; makes and starts nothing.
+    pub fn visit(&self, row: &Row, caller: &Caller<'_>) -> Result<Option<Held<'a>>, EnsureError> {
+        match row.state {
+            State::Ready => self.hold(row, caller, How::Kept),
+            State::Creating | State::Removing => Ok(None),
+        }
     }
 
     /// One look and what follows from it, with the name locked. `None`: look again.

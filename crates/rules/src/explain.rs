@@ -206,7 +206,7 @@ impl Explanation {
 }
 
 /// The more specific layer wins; within one layer our own file does.
-fn stronger(own: Option<Setting<String>>, other: Setting<String>) -> Setting<String> {
+pub fn stronger(own: Option<Setting<String>>, other: Setting<String>) -> Setting<String> {
     match own {
         Some(own)
             if own.origin.layer >= other.origin.layer || other.origin.layer == Layer::BuiltIn =>

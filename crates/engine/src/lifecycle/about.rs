@@ -3,6 +3,7 @@
 use clawpen_rules::backend::Backend;
 use clawpen_rules::ids::AgentId;
 use clawpen_rules::mounts::Access;
+use clawpen_rules::native::HostDirectory;
 use clawpen_rules::reuse::Mounts;
 use clawpen_rules::scope::ScopeKey;
 use clawpen_rules::timestamp::{Moment, Timestamp};
@@ -77,17 +78,25 @@ impl About {
 }
 
 fn mounts(plan: &Plan) -> Vec<String> {
-    let (mounts, binds, tmpfs) = match plan {
-        Plan::Native(plan) => (plan.pen.mounts(), plan.pen.binds(), Vec::new()),
-        Plan::Docker(spec) => (spec.mounts(), spec.binds(), spec.tmpfs().to_vec()),
-    };
     let access = |access| match access {
         Access::ReadOnly => "ro",
         Access::ReadWrite => "rw",
     };
-    let own = mounts.iter().map(|one| format!("{} {} {}", one.source, one.target, access(one.access)));
-    let bound = binds
-        .iter()
-        .map(|one| format!("{} {} {}", one.real_source(), one.target(), access(one.access())));
-    own.chain(bound).chain(tmpfs.into_iter().map(|one| format!("tmpfs {one}"))).collect()
+    match plan {
+        Plan::Native(plan) => {
+            let show = |one: HostDirectory<'_>| {
+                format!("{} {} {}", one.source, one.target, access(one.access))
+            };
+            plan.pen.host_directories().into_iter().map(show).collect()
+        }
+        Plan::Docker(spec) => {
+            let own = spec.mounts().iter();
+            let own = own.map(|one| format!("{} {} {}", one.source, one.target, access(one.access)));
+            let bound = spec.binds().iter().map(|one| {
+                format!("{} {} {}", one.real_source(), one.target(), access(one.access()))
+            });
+            let tmpfs = spec.tmpfs().iter().map(|one| format!("tmpfs {one}"));
+            own.chain(bound).chain(tmpfs).collect()
+        }
+    }
 }

@@ -4,12 +4,14 @@ use std::path::Path;
 
 use clawpen_rules::reuse::{self, Activity, Container, Mounts, Reach, Seen};
 use clawpen_rules::timestamp::Moment;
-use clawpen_wire::supervisor::{OLDEST_VERSION, VERSION};
+use clawpen_wire::supervisor::{OLDEST_VERSION, ProcessEntry, ProcessState, VERSION};
 
 use super::about::About;
 use super::{EnsureError, Lifecycle, Wanted};
 use crate::backend::docker::Sight;
+use crate::backend::native::Found;
 use crate::backend::{ReachError, docker, docker_home, native};
+use crate::channel::Channel;
 use crate::registry::{Identity, Liveness, RegistryError, Row};
 
 impl Lifecycle<'_> {
@@ -42,7 +44,7 @@ impl Lifecycle<'_> {
             last_used: Some(now.place(&row.last_used)),
             fingerprint: Some(row.fingerprint.clone()),
         };
-        Ok(Seen { container, registry, activity: self.activity(&row.name)? })
+        Ok(Seen { container, registry, activity: self.activity_of(row)? })
     }
 
     /// Whether the sandbox of a row runs; `None` if there is none.
@@ -76,8 +78,25 @@ impl Lifecycle<'_> {
         }
     }
 
+    /// Whether somebody works in a sandbox: a call in flight, or a command that was left running.
+    pub(super) fn activity_of(&self, row: &Row) -> Result<Activity, RegistryError> {
+        if self.activity(&row.name)? == Activity::InUse {
+            return Ok(Activity::InUse);
+        }
+        let Some(identity) = &row.identity else { return Ok(Activity::Quiet) };
+        let commands = match self.engines.find(identity, self.state_dir) {
+            Ok(Found::There(mut sandbox)) => {
+                sandbox.channel().and_then(Channel::processes).unwrap_or_default()
+            }
+            // Whoever cannot be asked cannot be used either.
+            Ok(Found::Gone) | Err(_) => Vec::new(),
+        };
+        let runs = |entry: &ProcessEntry| entry.state == ProcessState::Running;
+        Ok(if commands.iter().any(runs) { Activity::InUse } else { Activity::Quiet })
+    }
+
     /// Whether a call of a living process is in flight.
-    pub(super) fn activity(&self, name: &str) -> Result<Activity, RegistryError> {
+    fn activity(&self, name: &str) -> Result<Activity, RegistryError> {
         let leases = self.registry().leases(name)?;
         let is_held = leases.iter().any(|lease| lease.holder.liveness() != Liveness::Dead);
         Ok(if is_held { Activity::InUse } else { Activity::Quiet })

@@ -1,15 +1,13 @@
 //! Removes sandboxes: only by their identity, and never under a call unless the user said so.
 
-use std::path::Path;
-
 use clawpen_rules::backend::Backend;
 
 use super::lock::NameLock;
 use super::{EnsureError, Lifecycle, Plan, Wanted};
 use crate::backend::docker::{DockerFailure, Sight};
-use crate::backend::{self, RemoveError, docker};
+use crate::backend::{RemoveError, docker};
 use crate::faults;
-use crate::registry::{Holder, Identity, InFlight, RegistryError, Row};
+use crate::registry::{Holder, InFlight, RegistryError, Row};
 
 impl Lifecycle<'_> {
     /// Removes one sandbox and its row. Its workspace stays.

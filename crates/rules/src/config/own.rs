@@ -31,6 +31,32 @@ pub struct OwnSettings {
     /// `tools.exec` and `tools.fs` widen a profile, as the reference's older release does.
     pub implicit_tool_grants: Setting<bool>,
     pub native: NativeSettings,
+    /// When the sandbox of a session is made.
+    pub start: Setting<Start>,
+}
+
+/// `start`: when a sandbox is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// With the first call that needs it.
+    Lazy,
+    /// As soon as its session begins, and at once after it was replaced.
+    Eager,
+}
+
+impl Start {
+    pub const ALL: [Self; 2] = [Self::Lazy, Self::Eager];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Lazy => "lazy",
+            Self::Eager => "eager",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == text)
+    }
 }
 
 /// `native`: what only native pens have.
@@ -83,7 +109,10 @@ impl OwnConfig {
             require: pick_native(&layers, "require")
                 .and_then(|(at, origin)| Some(Setting::new(at.strings()?, origin))),
         };
-        OwnSettings { backend, env_allow, implicit_tool_grants, native }
+        let start = pick("start")
+            .and_then(|(at, origin)| Some(Setting::new(Start::parse(at.node.as_str()?)?, origin)))
+            .unwrap_or_else(|| Setting::new(Start::Lazy, Origin::built_in("defaults.start")));
+        OwnSettings { backend, env_allow, implicit_tool_grants, native, start }
     }
 }
 

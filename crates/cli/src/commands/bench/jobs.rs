@@ -8,7 +8,6 @@ use clawpen_engine::backend::{Engines, Sandbox};
 use clawpen_engine::call::{self, Prepared, Target};
 use clawpen_engine::channel::{Captured, Channel, Command, WriteOptions};
 use clawpen_engine::config_store::{self, Store};
-use clawpen_wire::pen::Lifetime;
 use clawpen_wire::supervisor::{End, Place};
 
 use super::numbers::{Summary, Times};
@@ -80,8 +79,8 @@ impl Bench {
         Ok(call::prepare(&self.store, &target)?)
     }
 
-    fn open(&self, agent: &str, lifetime: Lifetime) -> Result<Sandbox, BenchError> {
-        Ok(self.prepare(agent)?.open(&self.engines, lifetime)?)
+    fn open(&self, agent: &str) -> Result<Sandbox, BenchError> {
+        Ok(self.prepare(agent)?.make(&self.engines)?)
     }
 
     fn workspace_of(&self, agent: &str) -> Result<PathBuf, BenchError> {
@@ -91,7 +90,7 @@ impl Bench {
     /// From nothing to the end of the first command, decisions included.
     fn cold(&self, agent: &str) -> Result<Duration, BenchError> {
         let start = Instant::now();
-        let mut sandbox = self.open(agent, Lifetime::UntilDisconnect)?;
+        let mut sandbox = self.open(agent)?;
         is_true(sandbox.channel()?)?;
         let time = start.elapsed();
         sandbox.remove()?;
@@ -128,7 +127,7 @@ impl Bench {
     }
 
     fn exec(&self) -> Result<Vec<Row>, BenchError> {
-        let mut sandbox = self.open("bench", Lifetime::UntilDisconnect)?;
+        let mut sandbox = self.open("bench")?;
         let plain = rivals::plain();
         let (mut ours, mut theirs) = <(Times, Times)>::default();
         for _ in 0..self.rounds {
@@ -167,7 +166,7 @@ impl Bench {
         };
         let target = Target { session: None, agent: Some("bench"), backend: Some("docker") };
         let opened = call::prepare(&self.store, &target)
-            .and_then(|prepared| prepared.open(&self.engines, Lifetime::UntilDisconnect));
+            .and_then(|prepared| prepared.make(&self.engines));
         let mut sandbox = match opened {
             Ok(sandbox) => sandbox,
             Err(error) => return Ok(vec![skipped(crate::config_report::chain(&error))]),
@@ -193,7 +192,7 @@ impl Bench {
 
     fn files(&self) -> Result<Vec<Row>, BenchError> {
         let prepared = self.prepare("bench")?;
-        let mut sandbox = prepared.open(&self.engines, Lifetime::UntilDisconnect)?;
+        let mut sandbox = prepared.make(&self.engines)?;
         let place = || Place::InPen(Path::new(prepared.workdir()).join("bench-file"));
         let contents = vec![b'x'; FILE_BYTES];
         let (mut reads, mut writes) = <(Times, Times)>::default();
@@ -221,7 +220,7 @@ impl Bench {
         let start = Instant::now();
         let mut pens = Vec::with_capacity(count);
         for _ in 0..count {
-            pens.push(prepared.open(&self.engines, Lifetime::UntilDisconnect)?);
+            pens.push(prepared.make(&self.engines)?);
         }
         let created = start.elapsed();
         for pen in &mut pens {
@@ -288,8 +287,8 @@ impl Bench {
             large.push(self.cold("large")?);
         }
         let (mut small_exec, mut large_exec) = <(Times, Times)>::default();
-        let mut empty = self.open("bench", Lifetime::UntilDisconnect)?;
-        let mut full = self.open("large", Lifetime::UntilDisconnect)?;
+        let mut empty = self.open("bench")?;
+        let mut full = self.open("large")?;
         for _ in 0..self.rounds {
             small_exec.measure(|| is_true(empty.channel()?))?;
             large_exec.measure(|| is_true(full.channel()?))?;
@@ -326,7 +325,7 @@ fn measured(rival: &Rival, rounds: usize) -> Result<Option<Summary>, BenchError>
 fn own_process() -> Result<(), BenchError> {
     let us = std::env::current_exe().map_err(system("find ourselves"))?;
     let status = std::process::Command::new(us)
-        .args(["exec", "--backend", "native", "--", "/bin/true"])
+        .args(["exec", "--fresh", "--backend", "native", "--", "/bin/true"])
         .status()
         .map_err(system("start ourselves"))?;
     if status.success() { Ok(()) } else { Err(BenchError::NotTrue) }

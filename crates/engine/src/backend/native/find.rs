@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clawpen_os::cgroups::{Hierarchies, Leaf};
 use clawpen_os::events::{self, Interest};
@@ -19,10 +20,13 @@ use clawpen_wire::pen::Lifetime;
 
 use super::run_directory::{self, ABOUT, RunDirectory, SOCKET};
 use super::{Directory, Pen, Running, TEARDOWN, plan};
-use crate::channel::{Channel, ConnectError};
+use crate::channel::{CallError, Channel, ConnectError};
 use crate::clock;
 use crate::process_identity;
 use crate::registry::NativeIdentity;
+
+/// Between a killed process's last answer and its end.
+const LAST_MOMENTS: Duration = Duration::from_millis(500);
 
 /// A pen that may be there and cannot be reached.
 #[derive(Debug, thiserror::Error)]
@@ -105,7 +109,16 @@ impl Pen {
             Err(_) if !lives(identity).map_err(FindError::Look)? => return Ok(Found::Gone),
             Err(cause) => return Err(reach(cause)),
         };
-        let channel = Channel::connect(stream, identity.pid)?;
+        let channel = match Channel::connect(stream, identity.pid) {
+            Ok(channel) => channel,
+            // Killed while it greeted us: it ends any moment.
+            Err(ConnectError::Hello(CallError::Closed | CallError::Connection(_)))
+                if has_ended(&pidfd) =>
+            {
+                return Ok(Found::Gone);
+            }
+            Err(error) => return Err(error.into()),
+        };
         let running = running(identity, pidfd);
         Ok(Found::There(Self { channel: Some(channel), running, asked: None, facts: Vec::new() }))
     }
@@ -124,6 +137,12 @@ impl Pen {
             },
         }
     }
+}
+
+/// Waits a moment for a process that is on its way out.
+fn has_ended(pidfd: &OwnedFd) -> bool {
+    let ended = events::poll(&[(pidfd.as_fd(), Interest::Read)], Some(LAST_MOMENTS));
+    ended.is_ok_and(|ended| !ended.is_empty())
 }
 
 fn running(identity: &NativeIdentity, pidfd: OwnedFd) -> Running {

@@ -580,6 +580,11 @@ static OWN_SETTINGS: ObjectSchema = strict(&[
         "true: a tools.exec or tools.fs section widens the profile, as older releases do; built-in: false",
     ),
     field("native", Schema::Object(&OWN_NATIVE), "what only native pens have"),
+    field(
+        "start",
+        Schema::Words(&["lazy", "eager"]),
+        "when a sandbox is made: with the first call, or as soon as its session begins; built-in: lazy",
+    ),
 ]);
 
 static OWN_NATIVE: ObjectSchema = strict(&[
