@@ -60,7 +60,9 @@ fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
         Command::Exec(args) => Ok(commands::exec::run(&args, output)),
         Command::Shell(args) => Ok(commands::exec::shell(&args, output)),
         Command::Fs(command) => commands::fs::run(command, output),
+        Command::Doctor(args) if args.repair => commands::repair::run(&args, output),
         Command::Doctor(args) => commands::doctor::run(&args, output),
+        Command::Audit(args) => commands::audit::run(&args, output),
         Command::Bench(args) => commands::bench::run(&args, output),
         Command::Sandbox(SandboxCommand::Explain(args)) => commands::explain::run(&args, output),
         Command::Why(WhyCommand::Tool { name, subject, format }) => {
