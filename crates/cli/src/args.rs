@@ -1,6 +1,9 @@
 //! The command line: what can be said, and the help a newcomer reads.
 
 pub(crate) mod lifecycle;
+mod audit;
+
+pub(crate) use audit::AuditArgs;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -43,6 +46,8 @@ pub(crate) enum Command {
     Process(lifecycle::ProcessCommand),
     /// What this machine offers for sandboxes, what would be used, what is missing
     Doctor(DoctorArgs),
+    /// What was called, decided and done: list, follow, verify and export the record
+    Audit(AuditArgs),
     /// Measure sandboxes on this machine beside bwrap, docker and a plain process
     Bench(BenchArgs),
     /// Sandboxes: what is in force for a session
@@ -294,6 +299,13 @@ impl ParentsFlag {
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub target: TargetArgs,
+    /// Look at the database of sandboxes and records; a corrupt one is kept under a new name, and a
+    /// new one is made from what runs
+    #[arg(long)]
+    pub repair: bool,
+    /// Repair without asking
+    #[arg(long, requires = "repair")]
+    pub yes: bool,
     #[command(flatten)]
     pub format: FormatFlag,
 }

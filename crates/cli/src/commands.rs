@@ -1,6 +1,7 @@
 //! One module per command: each asks, then renders.
 
 pub(crate) mod approvals;
+pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod config;
 pub(crate) mod doctor;
@@ -11,10 +12,12 @@ pub(crate) mod live;
 pub(crate) mod manual;
 pub(crate) mod processes;
 pub(crate) mod sandboxes;
+pub(crate) mod repair;
 pub(crate) mod why;
 pub(crate) mod why_command;
 
 use clawpen_engine::approvals_file::ChangeError;
+use clawpen_engine::audit::AuditError;
 use clawpen_engine::call::OpenError;
 use clawpen_engine::channel::CallError;
 use clawpen_engine::config_store::StoreError;
@@ -60,6 +63,10 @@ pub(crate) enum CommandError {
     Approvals(#[from] FileRefused),
     #[error(transparent)]
     Change(#[from] ChangeError),
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     #[error("cannot print the result")]
     Print(#[from] std::io::Error),
     #[error("{what}")]

@@ -16,6 +16,7 @@ mod follow;
 mod record;
 mod retention;
 mod select;
+mod shape;
 
 pub(crate) use chain::append;
 pub use chain::{Break, BreakKind, GivenHead, Verified};

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use clawpen_rules::config::own::AuditSettings;
 use clawpen_rules::timestamp::Timestamp;
 
 use super::chain::{End, append, end, set_end};
@@ -67,5 +68,19 @@ impl Audit<'_> {
             set_end(sql, End::Base, through)?;
             Ok(Dropped { records: records as u64, head })
         })
+    }
+}
+
+impl Retention {
+    /// What the settings ask for.
+    pub fn of(settings: &AuditSettings) -> Self {
+        let keep = Duration::try_from_secs_f64(settings.keep_days.value * 86_400.0).ok();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the schema lets only whole numbers through, and the cast saturates"
+        )]
+        let keep_at_least = settings.keep_at_least.value as u64;
+        Self { keep: keep.filter(|keep| !keep.is_zero()), keep_at_least }
     }
 }

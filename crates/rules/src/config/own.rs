@@ -68,7 +68,32 @@ pub struct NativeSettings {
     pub require: Option<Setting<Vec<String>>>,
 }
 
+/// `audit`: how long records are kept. One chain serves all agents, so there are no layers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AuditSettings {
+    /// Zero: for ever.
+    pub keep_days: Setting<f64>,
+    /// A clock that jumps ahead must not cost the whole chain.
+    pub keep_at_least: Setting<f64>,
+}
+
 impl OwnConfig {
+    /// The settings of the audit chain.
+    pub fn audit(&self) -> AuditSettings {
+        let block = self.root.as_ref().map(At::root).and_then(|root| root.get("audit"));
+        let pick = |key: &str, built_in: f64| {
+            let written = block.as_ref().and_then(|block| block.get(key)).and_then(|at| {
+                Some(Setting::new(at.node.as_number()?, Origin::written(Layer::Defaults, &at)))
+            });
+            let origin = || Origin::built_in(format!("audit.{key}"));
+            written.unwrap_or_else(|| Setting::new(built_in, origin()))
+        };
+        AuditSettings {
+            keep_days: pick("keepDays", 365.0),
+            keep_at_least: pick("keepAtLeast", 10_000.0),
+        }
+    }
+
     /// Where it was read from, if it exists.
     pub fn file(&self) -> Option<&str> {
         self.file.as_deref()

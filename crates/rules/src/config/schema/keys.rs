@@ -565,7 +565,13 @@ pub static OWN: Schema = Schema::Object(&strict(&[
         Schema::Map(&Schema::Object(&OWN_SETTINGS)),
         "settings of single agents, keyed by id",
     ),
+    field("audit", Schema::Object(&OWN_AUDIT), "how long records of calls are kept"),
 ]));
+
+static OWN_AUDIT: ObjectSchema = strict(&[
+    field("keepDays", COUNT, "drop records older than so many days; 0: never; built-in: 365"),
+    field("keepAtLeast", COUNT, "so many of the newest records stay, however old; built-in: 10000"),
+]);
 
 static OWN_SETTINGS: ObjectSchema = strict(&[
     field(
