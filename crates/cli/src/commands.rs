@@ -9,6 +9,8 @@ pub(crate) mod explain;
 pub(crate) mod fs;
 pub(crate) mod live;
 pub(crate) mod manual;
+pub(crate) mod reseed;
+pub(crate) mod trash;
 pub(crate) mod why;
 pub(crate) mod why_command;
 
@@ -18,6 +20,8 @@ use clawpen_engine::channel::CallError;
 use clawpen_engine::config_store::StoreError;
 use clawpen_engine::explain::QuestionError;
 use clawpen_engine::transfer::TransferError;
+use clawpen_engine::workspaces::WorkspaceError;
+use clawpen_engine::workspaces::trash::TrashError;
 
 use clawpen_rules::approval::file::FileRefused;
 
@@ -45,6 +49,10 @@ pub(crate) enum CommandError {
     },
     #[error(transparent)]
     Transfer(#[from] TransferError),
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    #[error(transparent)]
+    Trash(#[from] TrashError),
     #[error("the approvals file cannot be used")]
     Approvals(#[from] FileRefused),
     #[error(transparent)]

@@ -63,6 +63,8 @@ fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
         Command::Doctor(args) => commands::doctor::run(&args, output),
         Command::Bench(args) => commands::bench::run(&args, output),
         Command::Sandbox(SandboxCommand::Explain(args)) => commands::explain::run(&args, output),
+        Command::Sandbox(SandboxCommand::Reseed(args)) => commands::reseed::run(&args, output),
+        Command::Sandbox(SandboxCommand::Trash(command)) => commands::trash::run(&command, output),
         Command::Why(WhyCommand::Tool { name, subject, format }) => {
             commands::why::tool(&name, &subject, format.format(), output)
         }

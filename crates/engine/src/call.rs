@@ -9,10 +9,7 @@
 //! Nothing falls back: a session that was to get a sandbox gets it or an error. What runs in the
 //! sandbox goes through [`Sandbox::channel`].
 
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, chown};
-use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clawpen_rules::backend::Backend;
 use clawpen_rules::config::sandbox::DockerConfig;
@@ -22,6 +19,7 @@ use clawpen_rules::enforcement::{self, Unenforced};
 use clawpen_rules::environment::{Filter, Filtered};
 use clawpen_rules::explain::Explanation;
 use clawpen_rules::native::{self as native_rules, KeyRefused, Offer};
+use clawpen_rules::timestamp::Timestamp;
 use clawpen_wire::pen::Lifetime;
 
 use crate::backend::native::Requirement;
@@ -29,6 +27,7 @@ use crate::backend::{self, Engines, Plan, Sandbox};
 use crate::config_store::Store;
 use crate::explain::{self, Question, QuestionError};
 use crate::machine;
+use crate::workspaces::{Ready, Wanted, WorkspaceError, Workspaces};
 
 /// Whose sandbox, and on which backend if not the configured one.
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,6 +44,8 @@ pub struct Prepared {
     pub plan: Plan,
     /// What may enter with a single command.
     pub filter: Filter,
+    /// What it sees of the host's directories.
+    pub workspace: Wanted,
     state_dir: String,
 }
 
@@ -55,12 +56,8 @@ pub enum OpenError {
     Question(#[from] QuestionError),
     #[error("the sandbox is refused: {}", .0.join("; "))]
     Refused(Vec<String>),
-    #[error("cannot make the workspace `{}`", .path.display())]
-    Workspace {
-        path: PathBuf,
-        #[source]
-        cause: io::Error,
-    },
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
     #[error(transparent)]
     Start(#[from] backend::StartError),
 }
@@ -98,7 +95,9 @@ pub fn prepare(store: &Store, target: &Target<'_>) -> Result<Prepared, OpenError
         }
     };
     let filter = Filter::except_credentials().with_opt_in(own.env_allow.value);
-    Ok(Prepared { explanation, plan, filter, state_dir: store.locations.state_dir.clone() })
+    let workspace = Wanted::of(&explanation, store);
+    let state_dir = store.locations.state_dir.clone();
+    Ok(Prepared { explanation, plan, filter, workspace, state_dir })
 }
 
 /// The caller's choice, else the config's; without any config, native: it needs nothing installed.
@@ -137,7 +136,7 @@ fn requirements(setting: Option<&Setting<Vec<String>>>) -> Result<Vec<Requiremen
 impl Prepared {
     /// Makes the sandbox and proves it.
     pub fn open(&self, engines: &Engines, lifetime: Lifetime) -> Result<Sandbox, OpenError> {
-        self.ensure_workspace()?;
+        self.ready_workspace(now())?;
         let name = self.explanation.runtime.name.as_str();
         let place = backend::Place { name, state_dir: &self.state_dir };
         Ok(engines.start(&self.plan, place, lifetime)?)
@@ -156,33 +155,13 @@ impl Prepared {
         self.explanation.runtime.layout.workdir()
     }
 
-    /// Makes the directories that are mounted: private, and the container's user's if that is
-    /// another one.
-    fn ensure_workspace(&self) -> Result<(), OpenError> {
-        for mount in self.explanation.runtime.layout.mounts() {
-            let path = Path::new(&mount.source);
-            let failed = |cause| OpenError::Workspace { path: path.to_owned(), cause };
-            match fs::metadata(path) {
-                Ok(found) if found.is_dir() => continue,
-                Ok(_) => return Err(failed(io::ErrorKind::NotADirectory.into())),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(failed(error)),
-            }
-            DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
-            if let Some((uid, gid)) = self.foreign_user() {
-                chown(path, Some(uid), Some(gid)).map_err(failed)?;
-            }
-        }
-        Ok(())
+    /// Makes the directories that are mounted, and what is to be in them.
+    pub fn ready_workspace(&self, now: Timestamp) -> Result<Ready, WorkspaceError> {
+        Workspaces::new(&self.state_dir).prepare(&self.workspace, now)
     }
+}
 
-    /// The user of a container whose ids are the host's own. A native pen maps ids, so there the
-    /// directory belongs to whoever makes it.
-    fn foreign_user(&self) -> Option<(u32, u32)> {
-        let Plan::Docker(spec) = &self.plan else { return None };
-        let (uid, gid) = spec.user()?.split_once(':')?;
-        let (uid, gid) = (uid.parse().ok()?, gid.parse().ok()?);
-        let own = fs::metadata("/proc/self").ok()?;
-        (own.uid() == 0 && uid != 0).then_some((uid, gid))
-    }
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -580,6 +580,29 @@ static OWN_SETTINGS: ObjectSchema = strict(&[
         "true: a tools.exec or tools.fs section widens the profile, as older releases do; built-in: false",
     ),
     field("native", Schema::Object(&OWN_NATIVE), "what only native pens have"),
+    field(
+        "workspaces",
+        Schema::Object(&OWN_WORKSPACES),
+        "what becomes of private workspaces whose sandbox was removed",
+    ),
+]);
+
+static OWN_WORKSPACES: ObjectSchema = strict(&[
+    field(
+        "removed",
+        Schema::Words(&["keep", "trash", "age"]),
+        "keep: they stay; trash: moved aside at once; age: moved aside after afterDays; built-in: age",
+    ),
+    field(
+        "afterDays",
+        COUNT,
+        "with age: moved aside when nobody used them for so many days; built-in: 30",
+    ),
+    field(
+        "trashDays",
+        COUNT,
+        "what was moved aside is deleted after so many days; 0: only by sandbox trash empty; built-in: 0",
+    ),
 ]);
 
 static OWN_NATIVE: ObjectSchema = strict(&[
