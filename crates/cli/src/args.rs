@@ -1,7 +1,7 @@
 //! The command line: what can be said, and the help a newcomer reads.
 
-pub(crate) mod lifecycle;
 mod audit;
+pub(crate) mod lifecycle;
 
 pub(crate) use audit::AuditArgs;
 
@@ -90,6 +90,53 @@ pub(crate) enum SandboxCommand {
     Remove(lifecycle::RemoveArgs),
     /// Remove sandboxes that are idle or old beyond their owner's limits, and what was left behind
     Prune(FormatFlag),
+    /// Renew what was copied into a private workspace; what was there goes to the trash
+    #[command(args_override_self = true)]
+    Reseed(ReseedArgs),
+    /// What was moved aside: list it, bring it back, delete it
+    #[command(subcommand, arg_required_else_help = true)]
+    Trash(TrashCommand),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReseedArgs {
+    #[command(flatten)]
+    pub subject: Subject,
+    /// Only show how the copies differ from the originals
+    #[arg(long, conflicts_with = "whole")]
+    pub diff: bool,
+    /// Renew the whole copy, not only the seeded files; for a sandbox that is not running
+    #[arg(long)]
+    pub whole: bool,
+    #[command(flatten)]
+    pub format: FormatFlag,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TrashCommand {
+    /// Show what is in the trash
+    List(FormatFlag),
+    /// Put something back where it was; never overwrites
+    Restore {
+        /// Its id, as shown by list
+        id: String,
+        /// If something stands there by now, let the two change places
+        #[arg(long)]
+        swap: bool,
+        #[command(flatten)]
+        format: FormatFlag,
+    },
+    /// Delete for good: the things named, or everything
+    Empty {
+        /// Ids, as shown by list
+        #[arg(required_unless_present = "all")]
+        ids: Vec<String>,
+        /// Everything in the trash
+        #[arg(long, conflicts_with = "ids")]
+        all: bool,
+        #[command(flatten)]
+        format: FormatFlag,
+    },
 }
 
 /// Whom a question is about.

@@ -11,8 +11,10 @@ pub(crate) mod fs;
 pub(crate) mod live;
 pub(crate) mod manual;
 pub(crate) mod processes;
-pub(crate) mod sandboxes;
 pub(crate) mod repair;
+pub(crate) mod reseed;
+pub(crate) mod sandboxes;
+pub(crate) mod trash;
 pub(crate) mod why;
 pub(crate) mod why_command;
 
@@ -26,6 +28,8 @@ use clawpen_engine::explain::QuestionError;
 use clawpen_engine::lifecycle::EnsureError;
 use clawpen_engine::registry::RegistryError;
 use clawpen_engine::transfer::TransferError;
+use clawpen_engine::workspaces::WorkspaceError;
+use clawpen_engine::workspaces::trash::TrashError;
 
 use clawpen_rules::approval::file::FileRefused;
 
@@ -47,8 +51,6 @@ pub(crate) enum CommandError {
     #[error(transparent)]
     Ensure(#[from] EnsureError),
     #[error(transparent)]
-    Database(#[from] DatabaseError),
-    #[error(transparent)]
     Registry(#[from] RegistryError),
     /// The sandbox could not do it.
     #[error("cannot {what}")]
@@ -59,6 +61,10 @@ pub(crate) enum CommandError {
     },
     #[error(transparent)]
     Transfer(#[from] TransferError),
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    #[error(transparent)]
+    Trash(#[from] TrashError),
     #[error("the approvals file cannot be used")]
     Approvals(#[from] FileRefused),
     #[error(transparent)]

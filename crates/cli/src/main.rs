@@ -76,6 +76,8 @@ fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
         Command::Sandbox(SandboxCommand::Prune(format)) => {
             commands::sandboxes::prune(format.format(), output)
         }
+        Command::Sandbox(SandboxCommand::Reseed(args)) => commands::reseed::run(&args, output),
+        Command::Sandbox(SandboxCommand::Trash(command)) => commands::trash::run(&command, output),
         Command::Why(WhyCommand::Tool { name, subject, format }) => {
             commands::why::tool(&name, &subject, format.format(), output)
         }

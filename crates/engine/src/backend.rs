@@ -114,8 +114,7 @@ impl Engines {
             Plan::Docker(spec) => {
                 let start = |cause| docker::StartError { name: place.name.to_owned(), cause };
                 let engine = self.docker(place.state_dir).map_err(start)?;
-                let order =
-                    docker::Order { spec, name: place.name, lifetime, about: place.about };
+                let order = docker::Order { spec, name: place.name, lifetime, about: place.about };
                 let pen = docker::Pen::make(&engine, &order, witness)?;
                 Ok(Sandbox::Docker(Box::new(pen)))
             }
@@ -123,11 +122,7 @@ impl Engines {
     }
 
     /// Connects to a sandbox that was written down. The value leaves it running.
-    pub fn find(
-        &self,
-        identity: &Identity,
-        state_dir: &str,
-    ) -> Result<Found<Sandbox>, ReachError> {
+    pub fn find(&self, identity: &Identity, state_dir: &str) -> Result<Found<Sandbox>, ReachError> {
         match identity {
             Identity::Native(identity) => match native::Pen::find(identity)? {
                 Found::There(pen) => Ok(Found::There(Sandbox::Native(Box::new(pen)))),

@@ -10,10 +10,8 @@
 //! sandbox goes through its channel.
 
 mod record;
-mod workspace;
 
-use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clawpen_rules::backend::Backend;
@@ -31,6 +29,7 @@ use clawpen_wire::pen::Lifetime;
 use crate::audit::Ending;
 use crate::backend::native::Requirement;
 use crate::backend::{self, Plan, Sandbox};
+use crate::clock::{Clock, SystemClock};
 use crate::config_store::Store;
 use crate::database::DatabaseError;
 use crate::explain::{self, Question, QuestionError};
@@ -39,7 +38,8 @@ use crate::lifecycle::current::{self, Currents};
 use crate::lifecycle::{Caller, EnsureError, Held, How, Throttle, Wanted};
 use crate::machine;
 use crate::random;
-use crate::registry::{Identity, Kind, NewRow};
+use crate::registry::{Identity, Kind, NewRow, Row};
+use crate::workspaces::{self, Ready, Released, WorkspaceError, Workspaces};
 use crate::yard::Yard;
 
 pub use record::{About, Counted, Tally, refusal as record_refusal};
@@ -69,6 +69,8 @@ pub struct Prepared {
     /// What may enter with a single command.
     pub filter: Filter,
     pub own: OwnSettings,
+    /// What it sees of the host's directories.
+    pub workspace: workspaces::Wanted,
     /// The scope's own, or one that says on which other backend it was asked for.
     name: String,
     state_dir: String,
@@ -81,12 +83,8 @@ pub enum OpenError {
     Question(#[from] QuestionError),
     #[error("the sandbox is refused: {}", .0.join("; "))]
     Refused(Vec<String>),
-    #[error("cannot make the workspace `{}`", .path.display())]
-    Workspace {
-        path: PathBuf,
-        #[source]
-        cause: io::Error,
-    },
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
     #[error(transparent)]
     Start(#[from] backend::StartError),
     #[error(transparent)]
@@ -177,7 +175,8 @@ pub fn prepare(store: &Store, target: &Target<'_>) -> Result<Prepared, OpenError
         Some(_) | None => name.to_owned(),
     };
     let state_dir = store.locations.state_dir.clone();
-    Ok(Prepared { explanation, plan, filter, own, name, state_dir })
+    let workspace = workspaces::Wanted::of(&explanation, store);
+    Ok(Prepared { explanation, plan, filter, own, workspace, name, state_dir })
 }
 
 /// The caller's choice, else the config's; without any config, native: it needs nothing installed.
@@ -277,10 +276,42 @@ pub fn tidy_now_and_then(yard: &Yard, store: &Store) -> Vec<String> {
         Err(error) => notes.push(error.to_string()),
     }
     match lifecycle.prune(|row| currents.limits(row)) {
-        Ok(pruned) => notes.extend(pruned.failed.into_iter().map(|(_, problem)| problem)),
+        Ok(pruned) => {
+            for (row, _) in &pruned.removed {
+                notes.extend(release_workspace(yard, &currents, row).err());
+            }
+            notes.extend(pruned.failed.into_iter().map(|(_, problem)| problem));
+        }
         Err(error) => notes.push(error.to_string()),
     }
+    notes.extend(sweep_workspaces(yard, store).err());
     notes
+}
+
+/// To be called when a sandbox was removed: what becomes of its workspace is its owner's setting.
+/// Gives a note if that did not work; the workspace is still there then.
+pub fn release_workspace(yard: &Yard, currents: &Currents<'_>, row: &Row) -> Result<(), String> {
+    // An agent's own directory is never ours to move, and what it is not now it may have been.
+    let Some(directory) = currents.private_directory(row) else { return Ok(()) };
+    let agent = row.agent.as_ref().map_or("", |agent| agent.as_str());
+    let released = Released { directory: &directory, scope_key: row.scope.as_str(), agent };
+    let policy = currents.own(row).workspaces;
+    let workspaces = Workspaces::new(&yard.state_dir);
+    workspaces
+        .release(&released, &policy, yard.clock().now().wall)
+        .map(drop)
+        .map_err(|error| error.to_string())
+}
+
+/// Moves workspaces aside that nobody has used for long, and empties the trash of what is due.
+fn sweep_workspaces(yard: &Yard, store: &Store) -> Result<(), String> {
+    let rows = yard.database.registry().list().map_err(|error| error.to_string())?;
+    let is_in_use =
+        |directory: &Path| rows.iter().any(|row| Path::new(&row.workspace_dir) == directory);
+    Workspaces::new(&yard.state_dir)
+        .sweep(&store.loaded.own, &is_in_use, yard.clock().now().wall)
+        .map(drop)
+        .map_err(|error| error.to_string())
 }
 
 impl Prepared {
@@ -291,7 +322,8 @@ impl Prepared {
         keeping: Keeping,
         call: &str,
     ) -> Result<Open<'a>, OpenError> {
-        self.ensure_workspace()?;
+        // Before it is found again as well: what was copied in is kept in step.
+        self.ready_workspace(yard.clock())?;
         match keeping {
             Keeping::Scope => {
                 let session = self.explanation.session.key().map(|key| key.as_str());
@@ -299,13 +331,22 @@ impl Prepared {
                 let held = yard.lifecycle().ensure(&self.wanted(), &caller)?;
                 Ok(Open::Held(Box::new(held)))
             }
-            Keeping::Fresh => Ok(Open::Fresh(self.make(&yard.engines)?)),
+            Keeping::Fresh => Ok(Open::Fresh(self.start_fresh(&yard.engines)?)),
         }
     }
 
     /// Makes a sandbox that goes with its value and is written down nowhere.
     pub fn make(&self, engines: &backend::Engines) -> Result<Sandbox, OpenError> {
-        self.ensure_workspace()?;
+        self.ready_workspace(&SystemClock)?;
+        self.start_fresh(engines)
+    }
+
+    /// Makes the directories that are mounted, and what is to be in them.
+    pub fn ready_workspace(&self, clock: &dyn Clock) -> Result<Ready, WorkspaceError> {
+        Workspaces::new(&self.state_dir).prepare(&self.workspace, clock.now().wall)
+    }
+
+    fn start_fresh(&self, engines: &backend::Engines) -> Result<Sandbox, OpenError> {
         let name = match &self.plan {
             Plan::Native(_) => self.name.clone(),
             // An engine has room for one of a name.

@@ -1,8 +1,8 @@
 //! Moments at which a test can stop or kill this process, each with a name.
 //!
 //! Every change of state has one: what a kill there leaves behind must be found and put right by the
-//! next call. Only in builds with the feature `fault-switches` is any variable read; in every other
-//! build [`reached`] is nothing.
+//! next call. Only in builds with the feature `fault-switches`, and in tests of this crate, is any
+//! variable read; in every other build [`reached`] is nothing.
 //!
 //! ```text
 //! CLAWPEN_FAULT=kill:native.made   dies there at once, as by kill -9
@@ -38,10 +38,28 @@ pub const ALL: &[&str] = &[
     "remove.marked",
     "remove.gone",
     "remove.forgotten",
+    "workspace.made",
+    "workspace.recorded",
+    "workspace.seeded",
+    "workspace.released",
+    "skills.built",
+    "skills.swapped",
+    "skills.recorded",
+    "skills.trashed",
+    "media.copied",
+    "trash.reserved",
+    "trash.moved",
+    "trash.restored",
+    "trash.restore-noted",
+    "trash.doomed",
+    "trash.deleted",
+    "reseed.built",
+    "reseed.swapped",
+    "reseed.recorded",
 ];
 
 /// The process gets to the moment called `name`.
-#[cfg(feature = "fault-switches")]
+#[cfg(any(test, feature = "fault-switches"))]
 pub(crate) fn reached(name: &str) {
     use clawpen_os::process::{self, Pid, Signal};
 
@@ -61,5 +79,5 @@ pub(crate) fn reached(name: &str) {
 }
 
 /// Nothing: this build has no switches.
-#[cfg(not(feature = "fault-switches"))]
+#[cfg(not(any(test, feature = "fault-switches")))]
 pub(crate) const fn reached(_: &str) {}

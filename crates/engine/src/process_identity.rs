@@ -8,15 +8,15 @@ use std::io;
 
 /// A living process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Living {
+pub(crate) struct Living {
     /// Clock ticks between boot and its start.
-    pub start_time: u64,
+    pub(crate) start_time: u64,
     /// Bytes of memory that it holds itself.
-    pub memory: u64,
+    pub(crate) memory: u64,
 }
 
 /// Looks at a process; `None` if there is none of that number, or only its remains.
-pub fn look(pid: u32) -> io::Result<Option<Living>> {
+pub(crate) fn look(pid: u32) -> io::Result<Option<Living>> {
     match fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(text) => Ok(parse(&text)),
         Err(error)
@@ -30,7 +30,7 @@ pub fn look(pid: u32) -> io::Result<Option<Living>> {
 }
 
 /// Bytes of memory that all processes below `pid` hold, it included.
-pub fn memory_of_tree(pid: u32) -> u64 {
+pub(crate) fn memory_of_tree(pid: u32) -> u64 {
     let mut open = vec![pid];
     let mut sum = 0_u64;
     while let Some(pid) = open.pop() {
@@ -38,7 +38,9 @@ pub fn memory_of_tree(pid: u32) -> u64 {
             sum = sum.saturating_add(living.memory);
         }
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        open.extend(children.unwrap_or_default().split(' ').filter_map(|child| child.parse::<u32>().ok()));
+        open.extend(
+            children.unwrap_or_default().split(' ').filter_map(|child| child.parse::<u32>().ok()),
+        );
     }
     sum
 }

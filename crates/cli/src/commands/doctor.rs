@@ -74,14 +74,8 @@ fn attempt(args: &DoctorArgs, output: &Output) -> Result<Used, String> {
         Plan::Docker(_) => Backend::Docker,
     };
     let engines = Engines::default();
-    let sandbox = prepared
-        .make(&engines)
-        .map_err(|error| told(CommandError::Open(error)))?;
-    let used = Used {
-        backend,
-        name: prepared.name().to_owned(),
-        facts: sandbox.facts().len(),
-    };
+    let sandbox = prepared.make(&engines).map_err(|error| told(CommandError::Open(error)))?;
+    let used = Used { backend, name: prepared.name().to_owned(), facts: sandbox.facts().len() };
     sandbox.remove().map_err(|error| crate::config_report::chain(&error))?;
     Ok(used)
 }

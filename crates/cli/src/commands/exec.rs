@@ -11,9 +11,7 @@ use std::time::Duration;
 
 use clawpen_engine::audit::{Door, Ending};
 use clawpen_engine::backend::Sandbox;
-use clawpen_engine::call::{
-    self, About, Done, Keeping, Open, OpenError, Prepared, Tally, Target,
-};
+use clawpen_engine::call::{self, About, Done, Keeping, Open, OpenError, Prepared, Tally, Target};
 use clawpen_engine::channel::{CallError, Captured, Command};
 use clawpen_engine::config_store::{self, Store};
 use clawpen_engine::lifecycle::How;
@@ -47,7 +45,12 @@ pub(crate) fn run(args: &ExecArgs, output: &Output) -> Outcome {
         terminal: if args.tty { Wants::Input } else { Wants::Nothing },
     };
     let done = if args.background {
-        in_background(&job, &args.target, if args.json { Format::Json } else { Format::Text }, output)
+        in_background(
+            &job,
+            &args.target,
+            if args.json { Format::Json } else { Format::Text },
+            output,
+        )
     } else if args.json {
         as_json(&job, &args.target, output)
     } else {

@@ -36,19 +36,21 @@ pub(crate) fn run(command: FsCommand, output: &Output) -> Result<Outcome, Comman
             pen.bytes_out = read.as_ref().map_or(0, |count| *count);
             read.map(drop).or_else(reader_left).map_err(failed("read", &path))
         }),
-        FsCommand::Write { path, append, new, parents, target } => with("write", &target, output, |pen| {
-            let mode = match (append, new) {
-                (true, _) => WriteMode::Append,
-                (false, true) => WriteMode::Create,
-                (false, false) => WriteMode::Replace,
-            };
-            let options =
-                WriteOptions { mode, parents: parents.wanted(), ..WriteOptions::default() };
-            let place = pen.place(&path);
-            let written = pen.channel.write(place, options, &mut io::stdin().lock());
-            pen.bytes_in = written.as_ref().map_or(0, |written| written.bytes);
-            written.map(drop).map_err(failed("write", &path))
-        }),
+        FsCommand::Write { path, append, new, parents, target } => {
+            with("write", &target, output, |pen| {
+                let mode = match (append, new) {
+                    (true, _) => WriteMode::Append,
+                    (false, true) => WriteMode::Create,
+                    (false, false) => WriteMode::Replace,
+                };
+                let options =
+                    WriteOptions { mode, parents: parents.wanted(), ..WriteOptions::default() };
+                let place = pen.place(&path);
+                let written = pen.channel.write(place, options, &mut io::stdin().lock());
+                pen.bytes_in = written.as_ref().map_or(0, |written| written.bytes);
+                written.map(drop).map_err(failed("write", &path))
+            })
+        }
         FsCommand::Ls { path, long, format, target } => with("read", &target, output, |pen| {
             let path = path.clone().unwrap_or_default();
             let wants_more = long || format.format() == Format::Json;

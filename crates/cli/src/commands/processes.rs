@@ -11,18 +11,14 @@ use clawpen_engine::call;
 use clawpen_engine::channel::{AttachEnd, CallError, Channel, ExecIo, Input, Order};
 use clawpen_engine::lifecycle::{Caller, Held};
 use clawpen_engine::terminal::{Source, Streams, Tty};
-use clawpen_wire::supervisor::{
-    End, ProcessEntry, ProcessState, Reach, StdinMode, Stream,
-};
+use clawpen_wire::supervisor::{End, ProcessEntry, ProcessState, Reach, StdinMode, Stream};
 use serde_json::{Value, json};
 
 use super::CommandError;
 use super::exec::{Opened, prepare};
 use super::sandboxes::duration;
-use crate::args::lifecycle::{
-    AttachArgs, KillArgs, LogsArgs, ProcessArgs, ProcessCommand, PsArgs,
-};
 use crate::args::Format;
+use crate::args::lifecycle::{AttachArgs, KillArgs, LogsArgs, ProcessArgs, ProcessCommand, PsArgs};
 use crate::exit::{self, Outcome};
 use crate::output::{Output, safe};
 
@@ -146,11 +142,7 @@ fn attach(args: &AttachArgs, output: &Output) -> Result<Outcome, CommandError> {
     follow(&args.process, stdin, output)
 }
 
-fn follow(
-    args: &ProcessArgs,
-    stdin: StdinMode,
-    output: &Output,
-) -> Result<Outcome, CommandError> {
+fn follow(args: &ProcessArgs, stdin: StdinMode, output: &Output) -> Result<Outcome, CommandError> {
     let opened = prepare(&args.target, output)?;
     let mut held = reach(&opened)?;
     let input = io::stdin();
@@ -168,9 +160,7 @@ fn follow(
     match ended {
         Ok(AttachEnd::Exited(exited)) => Ok(Outcome::Code(match call::ending(&exited) {
             Ending::Exit(code) => u8::try_from(code).unwrap_or(u8::MAX),
-            Ending::Signal(signal) => {
-                u8::try_from(signal).unwrap_or(0).saturating_add(128)
-            }
+            Ending::Signal(signal) => u8::try_from(signal).unwrap_or(0).saturating_add(128),
             Ending::TimedOut => exit::TIMED_OUT,
             Ending::Lost => exit::NO_SANDBOX,
         })),

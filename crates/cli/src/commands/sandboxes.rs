@@ -5,7 +5,6 @@ mod show;
 
 pub(crate) use show::duration;
 
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
 
 use clawpen_engine::call::{self, Keeping, Target};
@@ -13,6 +12,7 @@ use clawpen_engine::config_store::{self, Store};
 use clawpen_engine::lifecycle::current::Currents;
 use clawpen_engine::lifecycle::{Listed, Listing, Origin};
 use clawpen_engine::registry::{InFlight, Kind};
+use clawpen_engine::workspaces::{Extent, Workspaces};
 use clawpen_engine::yard::Yard;
 use clawpen_rules::config::own::Start;
 use serde_json::json;
@@ -22,7 +22,7 @@ use crate::args::Format;
 use crate::args::lifecycle::{KindFlag, ListArgs, RecreateArgs, RemoveArgs, Selection};
 use crate::config_report::{chain, warning_text};
 use crate::exit::{self, Outcome};
-use crate::output::{Output, safe};
+use crate::output::{Answer, Output, safe};
 
 pub(crate) fn list(args: &ListArgs, output: &Output) -> Result<Outcome, CommandError> {
     let store = open_store(output)?;
@@ -53,6 +53,11 @@ pub(crate) fn prune(format: Format, output: &Output) -> Result<Outcome, CommandE
     let currents = Currents::new(&store);
     let recovered = lifecycle.recover()?;
     let pruned = lifecycle.prune(|row| currents.limits(row))?;
+    for (row, _) in &pruned.removed {
+        if let Err(problem) = call::release_workspace(&yard, &currents, row) {
+            output.note(&format!("warning: {}", safe(&problem)));
+        }
+    }
     for problem in &recovered.problems {
         output.note(&format!("warning: {}", safe(problem)));
     }
@@ -88,7 +93,8 @@ pub(crate) fn prune(format: Format, output: &Output) -> Result<Outcome, CommandE
 fn nothing_to_do(format: Format, output: &Output) -> Result<Outcome, CommandError> {
     match format {
         Format::Json => {
-            output.json(&json!({ "removed": [], "failed": [], "recovered": [], "leftovers": 0 }))?;
+            output
+                .json(&json!({ "removed": [], "failed": [], "recovered": [], "leftovers": 0 }))?;
         }
         Format::Text => output.lines(&["Done: 0 removed, 0 leftovers cleared".to_owned()])?,
     }
@@ -114,11 +120,8 @@ fn look(store: &Store, kind: Kind) -> Result<Option<(Yard, Listing)>, CommandErr
     let of_reference = Path::new(state_dir).join("sandbox");
     let has_reference =
         ["containers.json", "browsers.json"].iter().any(|name| of_reference.join(name).exists());
-    let yard = if has_reference {
-        Some(Yard::open(state_dir)?)
-    } else {
-        Yard::open_existing(state_dir)?
-    };
+    let yard =
+        if has_reference { Some(Yard::open(state_dir)?) } else { Yard::open_existing(state_dir)? };
     let Some(yard) = yard else { return Ok(None) };
     let listing = yard.lifecycle().list(kind, &Currents::new(store))?;
     Ok(Some((yard, listing)))
@@ -154,13 +157,24 @@ fn end(
     lines.extend(chosen.iter().map(show::line));
     lines.push(format!("Total: {}", chosen.len()));
     output.lines(&lines)?;
-    if !selection.force && !agrees(job.verb, output)? {
-        output.lines(&["Cancelled.".to_owned()])?;
-        return Ok(Outcome::Done);
+    if !selection.force {
+        // Ctrl-C ends us here, which is a no as well.
+        match output.confirm(&format!("Stop and {} these now?", job.verb))? {
+            Answer::Yes => {}
+            Answer::No => {
+                output.lines(&["Cancelled.".to_owned()])?;
+                return Ok(Outcome::Done);
+            }
+            Answer::Nobody => {
+                output.note("nobody can be asked here, so nothing was done; say --force to go on");
+                return Ok(Outcome::Done);
+            }
+        }
     }
     let mut failed = 0_usize;
     for one in &chosen {
-        match end_one(&yard, one, selection).and_then(|()| renew(&yard, &store, one, job)) {
+        let ended = end_one(&yard, &store, one, selection);
+        match ended.and_then(|()| renew(&yard, &store, one, job)) {
             Ok(()) => output.lines(&[format!("✓ Removed {}", safe(one.name()))])?,
             Err(error) => {
                 failed += 1;
@@ -183,10 +197,19 @@ fn none(output: &Output) -> Result<Outcome, CommandError> {
     Ok(Outcome::Done)
 }
 
-fn end_one(yard: &Yard, one: &Listed, selection: &Selection) -> Result<(), CommandError> {
+fn end_one(
+    yard: &Yard,
+    store: &Store,
+    one: &Listed,
+    selection: &Selection,
+) -> Result<(), CommandError> {
     let in_flight = if selection.force { InFlight::CutOff } else { InFlight::Respect };
     match &one.origin {
-        Origin::Ours(row) => yard.lifecycle().remove(row, in_flight)?,
+        Origin::Ours(row) => {
+            yard.lifecycle().remove(row, in_flight)?;
+            call::release_workspace(yard, &Currents::new(store), row)
+                .map_err(|what| CommandError::Question { what })?;
+        }
         Origin::Reference(foreign) => yard.lifecycle().remove_of_reference(&foreign.name)?,
     }
     Ok(())
@@ -205,24 +228,12 @@ fn renew(yard: &Yard, store: &Store, one: &Listed, job: &Job) -> Result<(), Comm
     let agent = row.agent.as_ref().map(clawpen_rules::ids::AgentId::as_str);
     let target = Target { session: row.session.as_deref(), agent, backend: None };
     let prepared = call::prepare(store, &target)?;
+    if job.reseed {
+        let now = yard.clock().now().wall;
+        Workspaces::new(&yard.state_dir).reseed(&prepared.workspace, Extent::Whole, now)?;
+    }
     if own.start.value == Start::Eager {
         drop(prepared.open(yard, Keeping::Scope, "recreate")?);
     }
     Ok(())
 }
-
-/// Asks; anything but a clear yes is no. Ctrl-C ends us, which is a no as well.
-fn agrees(verb: &str, output: &Output) -> Result<bool, CommandError> {
-    if !io::stdin().is_terminal() {
-        output.note("note: nobody can be asked here; say --force to go on without");
-    }
-    {
-        let mut stderr = io::stderr().lock();
-        write!(stderr, "Stop and {verb} these now? [y/N] ")?;
-        stderr.flush()?;
-    }
-    let mut answer = String::new();
-    let read = io::stdin().lock().read_line(&mut answer)?;
-    Ok(read > 0 && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
-}
-

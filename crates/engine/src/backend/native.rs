@@ -39,8 +39,8 @@ use super::{Witness, WitnessError};
 use crate::channel::{CallError, Channel, ConnectError};
 use crate::facts::{self, ObserveError};
 use crate::faults;
-use crate::registry::Identity;
 use crate::pen_view::ViewError;
+use crate::registry::Identity;
 use crate::supervisor_image::StartPenError;
 
 /// How long the kernel may take to end all processes of a pen.
@@ -272,8 +272,8 @@ impl Drop for Running {
 fn start(request: &Request<'_>, witness: Witness<'_>) -> Result<Pen, StartFailure> {
     let system = |what| move |cause| StartFailure::System { what, cause };
     // Before the control group: a janitor takes groups whose pen has no directory.
-    let directory = RunDirectory::make(request.state_dir)
-        .map_err(system("make the pen's own directory"))?;
+    let directory =
+        RunDirectory::make(request.state_dir).map_err(system("make the pen's own directory"))?;
     faults::reached("native.directory");
     let plan::Plan { spec, asked, leaf } = plan::plan(request, &directory)?;
     faults::reached("native.planned");

@@ -91,7 +91,8 @@ fn mounts(plan: &Plan) -> Vec<String> {
         }
         Plan::Docker(spec) => {
             let own = spec.mounts().iter();
-            let own = own.map(|one| format!("{} {} {}", one.source, one.target, access(one.access)));
+            let own =
+                own.map(|one| format!("{} {} {}", one.source, one.target, access(one.access)));
             let bound = spec.binds().iter().map(|one| {
                 format!("{} {} {}", one.real_source(), one.target(), access(one.access()))
             });

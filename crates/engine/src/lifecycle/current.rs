@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use clawpen_rules::backend::Backend;
 use clawpen_rules::config::fingerprint::{Directories, Fingerprint};
@@ -11,7 +12,7 @@ use clawpen_rules::config::setting::Layer;
 use clawpen_rules::explain::stronger;
 use clawpen_rules::ids::AgentId;
 use clawpen_rules::session::Session;
-use clawpen_rules::workspace::{self, Layout, OwnDirectory};
+use clawpen_rules::workspace::{self, Layout};
 
 use crate::config_store::Store;
 use crate::explain::owner;
@@ -78,6 +79,14 @@ impl<'a> Currents<'a> {
         Some(self.agent(&self.owner(row))?.sandbox.prune)
     }
 
+    /// The private workspace of a row, if the config still says that it is that and no agent's own.
+    pub fn private_directory(&self, row: &Row) -> Option<PathBuf> {
+        let agent = self.agent(&self.owner(row))?;
+        let layout = layout(&agent.sandbox, row, &agent.workspace);
+        let directory = layout.private().filter(|private| *private == row.workspace_dir)?;
+        Some(PathBuf::from(directory))
+    }
+
     /// The owner's own settings.
     pub fn own(&self, row: &Row) -> OwnSettings {
         self.store.loaded.own.resolve(&self.owner(row))
@@ -124,13 +133,9 @@ impl<'a> Currents<'a> {
 }
 
 fn layout(sandbox: &SandboxConfig, row: &Row, agent_workspace: &str) -> Layout {
-    let own = match row.scope.workspace_directory(sandbox.scope.value) {
-        Some(name) => OwnDirectory::Named(name),
-        None => OwnDirectory::Shared,
-    };
+    let (root, scope) = (&sandbox.workspace_root.value, sandbox.scope.value);
     let directories = workspace::Directories {
-        root: sandbox.workspace_root.value.clone(),
-        own,
+        sandbox: workspace::private_directory(root, &row.scope, scope),
         agent: agent_workspace.to_owned(),
         workdir: sandbox.docker.workdir.value.clone(),
     };

@@ -168,7 +168,8 @@ impl Lifecycle<'_> {
         protocol: u32,
         found: &mut Recovered,
     ) -> Result<(), EnsureError> {
-        let survivor = About::parse(about).and_then(|about| about.survivor(identity.clone(), protocol));
+        let survivor =
+            About::parse(about).and_then(|about| about.survivor(identity.clone(), protocol));
         let taken = match &survivor {
             Some(survivor) => self.registry().take_in(std::slice::from_ref(survivor))?,
             None => 0,

@@ -125,17 +125,13 @@ impl Lifecycle<'_> {
                 foreign.backend
             ));
         }
-        let seen = self
-            .engines
-            .docker(self.state_dir)
-            .and_then(|engine| engine.look(&foreign.name));
+        let seen =
+            self.engines.docker(self.state_dir).and_then(|engine| engine.look(&foreign.name));
         match seen {
             Ok(Sight::Absent) => Condition::Gone,
             Ok(Sight::OfReference(seen) | Sight::Ours(seen)) if seen.running => Condition::Running,
             Ok(Sight::OfReference(_) | Sight::Ours(_)) => Condition::Stopped,
-            Ok(Sight::Stranger) => {
-                Condition::Unknown("another container has its name".to_owned())
-            }
+            Ok(Sight::Stranger) => Condition::Unknown("another container has its name".to_owned()),
             Err(error) => Condition::Unknown(chain(&error)),
         }
     }

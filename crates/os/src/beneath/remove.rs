@@ -7,10 +7,11 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-use super::{Kind, list, remove_directory, remove_file, stat};
+use super::{Kind, list, open_up, remove_directory, remove_file, stat};
 use crate::syscall::errno;
 
-/// Removes a file or a whole tree. Follows no link and crosses no mount (`EXDEV`).
+/// Removes a file or a whole tree. Follows no link and crosses no mount (`EXDEV`). A directory whose
+/// owner took away his own rights gets them back first, if we may.
 ///
 /// Holds two descriptors however deep the tree is: on the way up it checks that `..` is still the
 /// directory it came from, and stops with `EBUSY` if the tree was moved. Stops at the first failure;
@@ -52,6 +53,7 @@ fn identity(directory: BorrowedFd<'_>) -> io::Result<Identity> {
 }
 
 fn open_below(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
+    open_up(directory, name)?;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     open_directory(directory, name, resolve)
 }

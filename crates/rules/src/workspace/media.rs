@@ -89,6 +89,12 @@ pub fn decide(given: &str, store: &str, names: &mut Names) -> MediaDecision {
 }
 
 impl Names {
+    /// Another name for a file whose first one is taken in the workspace.
+    pub fn another(&mut self, wanted: &str) -> String {
+        self.taken.insert(wanted.to_owned());
+        self.give(wanted)
+    }
+
     fn give(&mut self, wanted: &str) -> String {
         let (stem, extension) = split_extension(wanted);
         let numbered = |number: usize| format!("{stem}-{number}{extension}");

@@ -106,13 +106,12 @@ pub fn admins_change(layout: &Layout) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::{Directories, OwnDirectory};
+    use crate::workspace::Directories;
 
     #[track_caller]
     fn check(access: WorkspaceAccess, expected: &[(&str, Option<&str>, &str)]) {
         let directories = Directories {
-            root: "/s/sandboxes".into(),
-            own: OwnDirectory::Named("x-1".into()),
+            sandbox: "/s/sandboxes/x-1".into(),
             agent: "/ws".into(),
             workdir: "/workspace".into(),
         };

@@ -101,9 +101,9 @@ pub fn compare(original: Content, copy: Content, seeded: Option<Digest>) -> Stan
     let (original, copy) = match (original, copy) {
         (Content::Missing, Content::Missing) => return Standing::Absent,
         (Content::File(_), Content::Missing) => return Standing::ToSeed,
-        (Content::Missing, Content::File(_)) => return Standing::OnlyCopy,
+        (Content::Missing, Content::File(_) | Content::Unusable(_)) => return Standing::OnlyCopy,
         (Content::Unusable(why), _) => return Standing::OriginalUnusable(why),
-        (_, Content::Unusable(why)) => return Standing::CopyOccupied(why),
+        (Content::File(_), Content::Unusable(why)) => return Standing::CopyOccupied(why),
         (Content::File(original), Content::File(copy)) => (original, copy),
     };
     if original == copy {
@@ -197,7 +197,7 @@ mod tests {
         check((LINK, File(A)), Some(A), (OriginalUnusable(Unusable::Link), Renewal::Leave));
         check((LINK, Missing), None, (OriginalUnusable(Unusable::Link), Renewal::Leave));
         check((File(A), LINK), Some(A), (CopyOccupied(Unusable::Link), Renewal::Replace));
-        check((Missing, LINK), None, (CopyOccupied(Unusable::Link), Renewal::Replace));
+        check((Missing, LINK), None, (OnlyCopy, Renewal::Leave));
     }
 
     #[test]

@@ -165,8 +165,8 @@ impl Bench {
             Err(reason) => return Ok(vec![skipped(reason)]),
         };
         let target = Target { session: None, agent: Some("bench"), backend: Some("docker") };
-        let opened = call::prepare(&self.store, &target)
-            .and_then(|prepared| prepared.make(&self.engines));
+        let opened =
+            call::prepare(&self.store, &target).and_then(|prepared| prepared.make(&self.engines));
         let mut sandbox = match opened {
             Ok(sandbox) => sandbox,
             Err(error) => return Ok(vec![skipped(crate::config_report::chain(&error))]),

@@ -223,8 +223,12 @@ pub(crate) fn duration(time: Duration) -> String {
         return format!("{}ms", time.as_millis());
     }
     let seconds = (millis(time) + 500) / 1000;
-    let units =
-        [(seconds / 86_400, "d"), (seconds / 3600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let units = [
+        (seconds / 86_400, "d"),
+        (seconds / 3600 % 24, "h"),
+        (seconds / 60 % 60, "m"),
+        (seconds % 60, "s"),
+    ];
     let first = units.iter().position(|(count, _)| *count > 0).unwrap_or(units.len() - 1);
     let shown = units.iter().skip(first).take(2).filter(|(count, _)| *count > 0);
     shown.map(|(count, unit)| format!("{count}{unit}")).collect::<Vec<_>>().join(" ")

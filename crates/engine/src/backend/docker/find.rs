@@ -22,9 +22,9 @@ use clawpen_wire::pen::Lifetime;
 
 use super::failure::DockerFailure;
 use super::meeting::MeetingPlace;
+use super::plan;
 use super::request::{self, OurMounts, Stay};
 use super::{AtTheEnd, Container, DockerBackend, RUN_LABEL, STATE_LABEL, first_process};
-use super::plan;
 use crate::clock;
 use crate::faults;
 use crate::process_identity;
@@ -173,8 +173,7 @@ impl DockerBackend {
         if !is_current {
             return Ok(Restarted::OfOtherRelease);
         }
-        let ours =
-            OurMounts { supervisor: &supervisor, meeting_place: &container.place.inside() };
+        let ours = OurMounts { supervisor: &supervisor, meeting_place: &container.place.inside() };
         let mut asked = request::build(spec, &image, ours, Stay::Kept)?;
         // They tell when it was made; which one it is was checked by them already.
         asked.labels = labels;
@@ -224,9 +223,12 @@ impl DockerBackend {
         let found = self.engine.labelled(&format!("{STATE_LABEL}={}", self.mark))?;
         let seen = found.into_iter().map(|one| Seen {
             id: one.id.unwrap_or_default(),
-            name: one.names.iter().flatten().next().map_or_else(String::new, |name| {
-                name.trim_start_matches('/').to_owned()
-            }),
+            name: one
+                .names
+                .iter()
+                .flatten()
+                .next()
+                .map_or_else(String::new, |name| name.trim_start_matches('/').to_owned()),
             running: one.state.is_some_and(|state| state.to_string() == "running"),
             image: one.image.unwrap_or_default(),
             labels: one.labels.unwrap_or_default(),
@@ -318,8 +320,7 @@ impl DockerBackend {
     /// Removes what is kept for a container that is gone.
     fn forget(&self, seen: &Seen) {
         let run = seen.labels.get(RUN_LABEL);
-        if let Some(mut place) =
-            run.and_then(|run| MeetingPlace::open(&self.home.join("run"), run))
+        if let Some(mut place) = run.and_then(|run| MeetingPlace::open(&self.home.join("run"), run))
         {
             place.forget();
         }
@@ -350,8 +351,7 @@ pub(crate) fn about(home: &Path, id: &str) -> Option<String> {
 pub(crate) fn noted_process(home: &Path, id: &str) -> Option<u32> {
     let note = read_note(home, id)?;
     let living = process_identity::look(note.pid).ok()??;
-    let is_same = clock::boot_id().ok()? == note.boot_id
-        && living.start_time == note.start_time;
+    let is_same = clock::boot_id().ok()? == note.boot_id && living.start_time == note.start_time;
     is_same.then_some(note.pid)
 }
 

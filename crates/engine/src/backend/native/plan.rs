@@ -43,10 +43,7 @@ pub(super) struct Plan {
 }
 
 /// Everything that is needed to make a pen, with its control group made and noted in `directory`.
-pub(super) fn plan(
-    request: &Request<'_>,
-    directory: &RunDirectory,
-) -> Result<Plan, StartFailure> {
+pub(super) fn plan(request: &Request<'_>, directory: &RunDirectory) -> Result<Plan, StartFailure> {
     let pen = request.pen;
     let maps = id_maps(pen, request.name)?;
     let view = pen_view::build(pen, ownership(&maps), &Host::look_around()?)?;

@@ -148,8 +148,8 @@ pub(super) fn remove(directory: &Path, patience: Duration) -> io::Result<()> {
 
 /// A directory that nobody is at work in. Held while the value lives.
 #[derive(Debug)]
-pub struct Leftover {
-    pub path: PathBuf,
+pub(super) struct Leftover {
+    pub(super) path: PathBuf,
     opened: OwnedFd,
 }
 
@@ -166,10 +166,7 @@ impl Leftover {
 
 /// Every pen's directory that nobody is at work in and that is not `known`. Whether a row names it by
 /// now is the caller's to ask, after this: a maker writes its row before it lets go.
-pub(super) fn unheld(
-    state_dir: &str,
-    known: &HashSet<PathBuf>,
-) -> io::Result<Vec<Leftover>> {
+pub(super) fn unheld(state_dir: &str, known: &HashSet<PathBuf>) -> io::Result<Vec<Leftover>> {
     let entries = match fs::read_dir(parent(state_dir)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -215,8 +212,11 @@ mod tests {
         kept.keep("{}").unwrap();
         let path = kept.socket();
         drop(kept);
-        let found: Vec<PathBuf> =
-            unheld(state, &HashSet::new()).unwrap().into_iter().map(|leftover| leftover.path).collect();
+        let found: Vec<PathBuf> = unheld(state, &HashSet::new())
+            .unwrap()
+            .into_iter()
+            .map(|leftover| leftover.path)
+            .collect();
         assert_eq!(found, [path.parent().unwrap()]);
         drop(working);
         assert_eq!(fs::read_dir(parent(state)).unwrap().count(), 1);

@@ -591,6 +591,29 @@ static OWN_SETTINGS: ObjectSchema = strict(&[
         Schema::Words(&["lazy", "eager"]),
         "when a sandbox is made: with the first call, or as soon as its session begins; built-in: lazy",
     ),
+    field(
+        "workspaces",
+        Schema::Object(&OWN_WORKSPACES),
+        "what becomes of private workspaces whose sandbox was removed",
+    ),
+]);
+
+static OWN_WORKSPACES: ObjectSchema = strict(&[
+    field(
+        "removed",
+        Schema::Words(&["keep", "trash", "age"]),
+        "keep: they stay; trash: moved aside at once; age: moved aside after afterDays; built-in: age",
+    ),
+    field(
+        "afterDays",
+        COUNT,
+        "with age: moved aside when nobody used them for so many days; built-in: 30",
+    ),
+    field(
+        "trashDays",
+        COUNT,
+        "what was moved aside is deleted after so many days; 0: only by sandbox trash empty; built-in: 0",
+    ),
 ]);
 
 static OWN_NATIVE: ObjectSchema = strict(&[
