@@ -34,6 +34,22 @@ pub(crate) fn with_services(services: &Services, args: &[String]) -> Result<()> 
     run_command(services.known_to(runner().arg("--workspace").args(args)))
 }
 
+/// The tests that leave protections out and kill processes at named moments, which no build that
+/// people use can do. `rounds` kills come at random.
+pub(crate) fn faults(services: &Services, rounds: u32) -> Result<()> {
+    let mut tests = cargo(&["test", "--quiet", "-p", "clawpen", "--features", "fault-switches"]);
+    tests.args(["--test", "faults", "--test", "kills", "--", "--test-threads=1"]);
+    tests.env("CLAWPEN_KILL_ROUNDS", rounds.to_string());
+    run_command(services.known_to(&mut tests))
+}
+
+/// A thousand pens at once, in the build that people use.
+pub(crate) fn many_pens() -> Result<()> {
+    let mut tests = cargo(&["test", "--release", "--quiet", "-p", "clawpen-tests"]);
+    tests.args(["--test", "lifecycle", "many"]).env("CLAWPEN_MANY_PENS", "1000");
+    run_command(&mut tests)
+}
+
 /// The tests that stand beside the code.
 pub(crate) fn unit() -> Result<()> {
     run_command(runner().args(["--workspace", "--lib", "--bins"]))

@@ -13,8 +13,6 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use clawpen_rules::backend::Backend;
-
 use super::about::About;
 use super::lock::NameLock;
 use super::{EnsureError, Lifecycle};
@@ -120,20 +118,21 @@ impl Lifecycle<'_> {
             return Ok(());
         }
         let rows = self.registry().list()?;
-        let mut sockets: HashSet<PathBuf> = HashSet::new();
-        for row in &rows {
-            if let Some(Identity::Docker(identity)) = &row.identity {
-                sockets.insert(PathBuf::from(&identity.endpoint));
-            }
-        }
+        let endpoint = |row: &Row| match &row.identity {
+            Some(Identity::Docker(identity)) => Some(PathBuf::from(&identity.endpoint)),
+            Some(Identity::Native(_)) | None => None,
+        };
+        let ours: HashSet<PathBuf> = rows.iter().filter_map(endpoint).collect();
+        let mut sockets = ours.clone();
         sockets.extend(crate::backend::docker::locate(|name| std::env::var(name).ok()).ok());
         for socket in sockets {
             let engine = match self.engines.docker_at(&socket, self.state_dir) {
                 Ok(engine) => engine,
-                // Told beside the rows that need it.
-                Err(_) if rows.iter().all(|row| row.backend != Backend::Docker) => continue,
                 Err(error) => {
-                    found.problems.push(chain(&error));
+                    // Worth telling only if something stands there.
+                    if ours.contains(&socket) {
+                        found.problems.push(chain(&error));
+                    }
                     continue;
                 }
             };
