@@ -74,7 +74,9 @@ fn a_kill_at_every_moment_of_a_removal_is_finished_by_the_next_command() {
 #[test]
 fn a_pen_that_is_killed_while_it_is_made_is_an_error_and_leaves_nothing() {
     let ground = Ground::new("docker: {setupCommand: 'true'}");
-    for point in ["native.made", "native.proven", "native.written", "native.sealed", "native.set-up"] {
+    for point in
+        ["native.made", "native.proven", "native.written", "native.sealed", "native.set-up"]
+    {
         let stopped = ground.stop_at(point, &["exec", "--", "true"]);
         ground.kill_pens();
         let ended = stopped.go_on();

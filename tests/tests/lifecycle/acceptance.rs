@@ -66,7 +66,9 @@ fn point_11_a_list_says_what_the_reference_says_and_makes_nothing() {
     ];
     assert_eq!(keys, expected);
     let text = home.run(&["sandbox", "list"]).stdout;
-    for part in ["Status:  🟢 running", "Backend: native", "Session: agent:main", "Total: 1 (1 running)"] {
+    for part in
+        ["Status:  🟢 running", "Backend: native", "Session: agent:main", "Total: 1 (1 running)"]
+    {
         assert!(text.contains(part), "{part}\n{text}");
     }
     let invalid = Home::with_config("{agents: {defaults: {sandbox: {mode: 'bogus'}}}}");

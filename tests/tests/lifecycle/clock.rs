@@ -55,7 +55,8 @@ impl World {
 
     fn store(&self, sandbox: &str) -> Store {
         let path = self.directory.path().join("openclaw.json");
-        let text = format!("{{agents: {{defaults: {{sandbox: {{backend: 'native', {sandbox}}}}}}}}}");
+        let text =
+            format!("{{agents: {{defaults: {{sandbox: {{backend: 'native', {sandbox}}}}}}}}}");
         std::fs::write(&path, text).unwrap();
         let state = self.directory.path().to_str().unwrap();
         clawpen_engine::config_store::open_in(state).unwrap()

@@ -1,7 +1,6 @@
 //! The same for containers, on an engine of our own that is killed as well.
 
 use std::fs;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -33,6 +32,7 @@ impl Engine {
             .unwrap();
         let mut import = engine.docker(&["import", "-", IMAGE]);
         assert!(import.stdin(pack.stdout.unwrap()).output().unwrap().status.success());
+        assert!(rootfs.is_dir(), "{}", rootfs.display());
         Some(engine)
     }
 
@@ -47,8 +47,10 @@ impl Engine {
     }
 
     fn wait(&self) {
-        let socket = self.directory.path().join("sock");
-        eventually("the engine", || UnixStream::connect(&socket).ok());
+        eventually("the engine", || {
+            let asked = self.docker(&["version"]).output().unwrap();
+            asked.status.success().then_some(())
+        });
     }
 
     /// As by kill -9 of the daemon; its containers go on without it.
@@ -59,7 +61,10 @@ impl Engine {
     }
 
     fn restart(&mut self) {
-        drop(fs::remove_file(self.directory.path().join("pid")));
+        // Their processes are dead, and a number that nobody has reaped yet looks alive.
+        for name in ["pid", "exec/containerd/containerd.pid"] {
+            drop(fs::remove_file(self.directory.path().join(name)));
+        }
         self.process = spawn(&self.directory);
         self.wait();
     }
@@ -149,7 +154,11 @@ fn an_engine_that_is_killed_is_told_beside_the_rows_and_nothing_is_lost() {
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
         // Past the meeting nothing more is asked of it.
         let needs_engine = matches!(point, "docker.created" | "docker.planned");
-        assert_eq!(ended.status.code(), Some(if needs_engine { 125 } else { 0 }), "{point}: {said}");
+        assert_eq!(
+            ended.status.code(),
+            Some(if needs_engine { 125 } else { 0 }),
+            "{point}: {said}"
+        );
         ground.works(point);
         ground.clear(point);
         assert_eq!(engine.containers(), 0, "{point}");
@@ -159,7 +168,10 @@ fn an_engine_that_is_killed_is_told_beside_the_rows_and_nothing_is_lost() {
     let listed = ground.run("", &["sandbox", "list", "--json"]);
     assert_eq!(listed.status.code(), Some(0));
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    assert!(listed.contains("openclaw-sbx-agent-main") && listed.contains("does not answer"), "{listed}");
+    assert!(
+        listed.contains("openclaw-sbx-agent-main") && listed.contains("does not answer"),
+        "{listed}"
+    );
     let removed = ground.run("", &["sandbox", "remove", "--all", "--force"]);
     let said = String::from_utf8_lossy(&removed.stdout).into_owned();
     assert_eq!(removed.status.code(), Some(1), "{said}");

@@ -274,7 +274,10 @@ impl Chance {
 
     pub(crate) fn below(&mut self, end: usize) -> usize {
         // A plain step of a congruential generator; the high bits are the good ones.
-        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.state = self
+            .state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.state >> 33).unwrap() % end
     }
 }
