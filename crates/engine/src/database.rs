@@ -115,21 +115,31 @@ impl Database {
         let sql = DatabaseFailure::of;
         connection.busy_timeout(BUSY_WAIT).map_err(sql)?;
         connection.set_prepared_statement_cache_capacity(32);
+        let database = Self { connection, path, steps, _held: held };
         // Until the file is known to be one of today, even closing it must write nothing.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sql)?;
+        database.leave_log()?;
+        let connection = &database.connection;
         connection
             .execute_batch("PRAGMA trusted_schema = OFF; PRAGMA synchronous = NORMAL")
             .map_err(sql)?;
-        let found = schema::version(&connection)?;
+        let found = schema::version(connection)?;
         schema::refuse_newer(found, steps)?;
         if found < schema::known(steps) {
             if found == 0 {
-                connection.pragma_update(None, "journal_mode", "WAL").map_err(sql)?;
+                schema::use_log(connection)?;
             }
-            schema::migrate(&connection, &path, steps)?;
+            schema::migrate(connection, &database.path, steps)?;
         }
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(sql)?;
-        Ok(Self { connection, path, steps, _held: held })
+        Ok(database)
+    }
+
+    /// From now on closing the file leaves its log beside it.
+    fn leave_log(&self) -> Result<(), DatabaseFailure> {
+        self.connection
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+            .map(drop)
+            .map_err(DatabaseFailure::of)
     }
 
     /// Reads; several reads in one `work` see one moment.
