@@ -138,7 +138,7 @@ pub(super) fn known(steps: &[&str]) -> u32 {
 
 /// Has a new file keep a log beside it, so that readers and a writer do not wait for each other.
 ///
-/// SQLite does not wait for others here: whoever opens the same new file at the same moment makes this
+/// `SQLite` does not wait for others here: whoever opens the same new file at the same moment makes this
 /// fail as busy, so it is tried again.
 pub(super) fn use_log(connection: &Connection) -> Result<(), DatabaseFailure> {
     let start = Instant::now();
