@@ -54,6 +54,9 @@ pub(super) struct SkillsRecord {
     /// Stamp of the copy; absent if nothing was to be copied and nothing was touched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) target: Option<String>,
+    /// Stamp of the copy before, while it is being replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) before: Option<String>,
 }
 
 /// The record of one workspace, and the lock that goes with it. Dropping it unlocks.

@@ -156,7 +156,7 @@ fn fresh_skills(
     }
     skills::build(fresh.as_fd(), &sources, &plan, (ground.owner, &mut notes))?;
     let target = skills::stamp_of(fresh.as_fd(), OsStr::new(DIRECTORY));
-    Ok(source.map(|source| SkillsRecord { source, target }))
+    Ok(source.map(|source| SkillsRecord { source, target, before: None }))
 }
 
 /// Puts `fresh` at `place`; says whether something was there, which is then where `fresh` was.

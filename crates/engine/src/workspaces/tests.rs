@@ -144,8 +144,10 @@ fn tree_text(top: &Path) -> BTreeMap<String, String> {
                 todo.push(path);
             } else if kind.is_symlink() {
                 found.insert(name, format!("-> {}", fs::read_link(path).unwrap().display()));
-            } else {
+            } else if kind.is_file() {
                 found.insert(name, fs::read_to_string(path).unwrap_or_default());
+            } else {
+                found.insert(name, "special".to_owned());
             }
         }
     }

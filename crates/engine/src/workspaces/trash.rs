@@ -270,12 +270,12 @@ impl Trash {
         Ok(reserved.id)
     }
 
-    /// Takes a directory out of the trash again, to `to`, if its stamp is the one that is `known`: then
+    /// Takes a directory out of the trash again, to `to`, if its stamp is one of `ours`: then
     /// it is a copy of ours that nobody changed. What is at `to` is removed.
     pub(super) fn take_if(
         &self,
         id: &TrashId,
-        known: Option<&str>,
+        ours: &[String],
         to: (BorrowedFd<'_>, &str),
     ) -> Result<Taken, WorkspaceError> {
         let path = self.home.join(id.as_str());
@@ -285,7 +285,7 @@ impl Trash {
         let vault = manifest.content.parent().unwrap_or(&path);
         let vault = beneath::open_root(vault).map_err(failed())?;
         let stamp = super::skills::stamp_of(vault.as_fd(), OsStr::new(CONTENT));
-        if known.is_none() || stamp.as_deref() != known {
+        if !stamp.is_some_and(|stamp| ours.contains(&stamp)) {
             return Ok(Taken::No);
         }
         super::tree::remove(to.0, to.1).map_err(failed())?;
