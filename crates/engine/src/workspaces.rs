@@ -311,6 +311,7 @@ impl Workspaces {
             now,
         };
         let id = self.trash().put(ground.place(), &about)?;
+        ground.clear().map_err(WorkspaceError::io("clear up after", &ground.path))?;
         locked.forget()?;
         Ok(id)
     }

@@ -363,7 +363,7 @@ fn a_whole_copy_is_renewed_and_can_come_back() {
 }
 
 #[test]
-fn a_released_workspace_is_kept_ages_or_goes_by_policy() {
+fn issue_43797_a_released_workspace_is_kept_ages_or_goes_by_policy() {
     let world = World::new();
     world.prepare();
     let own = OwnConfig::default();
@@ -434,6 +434,21 @@ fn a_broken_record_is_kept_and_a_newer_one_is_not_touched() {
 }
 
 #[test]
+fn one_broken_manifest_hides_nothing_else_and_is_never_deleted() {
+    let world = World::new();
+    world.prepare();
+    let id = world.reseed(Extent::Whole).trashed.unwrap();
+    let other = world.reseed(Extent::Whole).trashed.unwrap();
+    let manifest = world.base.join("state/clawpen/trash").join(id.as_str()).join("manifest.json");
+    fs::write(&manifest, "{broken").unwrap();
+    let listed: Vec<_> = world.trash().into_iter().map(|thing| thing.id).collect();
+    assert_eq!(listed, [other]);
+    assert_eq!(world.workspaces().trash().unreadable().unwrap().len(), 1);
+    world.workspaces().sweep(&OwnConfig::default(), &|_| false, NOW).unwrap();
+    assert!(manifest.parent().unwrap().join("content/SOUL.md").exists());
+}
+
+#[test]
 fn a_trash_on_another_mount_keeps_things_beside_the_workspaces() {
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };
     let world = World::new();
@@ -465,7 +480,7 @@ fn a_closed_workspace_is_opened_up_and_moved() {
     let world = World::new();
     world.prepare();
     fs::create_dir(world.copy().join("closed")).unwrap();
-    let close = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0)).unwrap();
+    let close = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o0)).unwrap();
     close(&world.copy().join("closed"));
     close(&world.copy().join("skills"));
     close(&world.copy());

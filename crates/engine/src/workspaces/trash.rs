@@ -165,16 +165,23 @@ impl Trash {
         Self { home: home.join("trash") }
     }
 
-    /// The oldest first. What is half done does not show.
+    /// The oldest first. What is half done does not show, and what cannot be read is left to
+    /// [`Trash::unreadable`].
     pub fn list(&self) -> Result<Vec<Trashed>, WorkspaceError> {
-        let mut found = Vec::new();
-        for id in self.ids()? {
-            if let Whole::Yes(trashed) = self.look(&id)? {
-                found.push(trashed);
-            }
-        }
+        let looks = self.ids()?.into_iter().filter_map(|id| self.look(&id).ok());
+        let mut found: Vec<Trashed> = looks
+            .filter_map(|look| match look {
+                Whole::Yes(trashed) => Some(trashed),
+                Whole::No => None,
+            })
+            .collect();
         found.sort_by(|a, b| (a.since, &a.id).cmp(&(b.since, &b.id)));
         Ok(found)
+    }
+
+    /// What lies in the trash and cannot be read; nobody touches it.
+    pub fn unreadable(&self) -> Result<Vec<WorkspaceError>, WorkspaceError> {
+        Ok(self.ids()?.into_iter().filter_map(|id| self.look(&id).err()).collect())
     }
 
     /// One thing.
@@ -204,9 +211,11 @@ impl Trash {
         let _lock = self.lock()?;
         let mut expired = Vec::new();
         for id in self.ids()? {
-            match self.look(&id)? {
-                Whole::No => self.destroy(&id)?,
-                Whole::Yes(trashed) => {
+            match self.look(&id) {
+                // Somebody must look at it: see `unreadable`.
+                Err(_) => {}
+                Ok(Whole::No) => self.destroy(&id)?,
+                Ok(Whole::Yes(trashed)) => {
                     let days = trash_days(&trashed.agent);
                     match decide_expiry(days, trashed.since, now) {
                         Expiry::Due => {

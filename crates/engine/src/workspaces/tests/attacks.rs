@@ -186,7 +186,7 @@ fn huge_and_deep_trees_in_the_workspace_do_not_hold_us_up() {
 }
 
 #[test]
-fn readers_see_the_old_skills_or_the_new_ones() {
+fn issue_122554_readers_see_the_old_skills_or_the_new_ones() {
     let world = World::new();
     world.prepare();
     let stop = AtomicBool::new(false);

@@ -10,7 +10,7 @@ use clawpen_rules::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{About, TrashId, TrashKind, Trashed};
-use crate::workspaces::record::{read_small, write_whole};
+use crate::workspaces::record::{Durable, read_small, write_whole};
 use crate::workspaces::{WorkspaceError, plain, tree};
 
 pub(super) const MANIFEST: &str = "manifest.json";
@@ -95,7 +95,8 @@ impl Manifest {
     pub(super) fn write(&self, entry: &Path) -> Result<(), WorkspaceError> {
         let path = entry.join(MANIFEST);
         let text = serde_json::to_vec_pretty(self).map_err(io::Error::other);
-        text.and_then(|text| write_whole(&path, &text)).map_err(WorkspaceError::io("write", &path))
+        text.and_then(|text| write_whole(&path, &text, Durable::Sync))
+            .map_err(WorkspaceError::io("write", &path))
     }
 
     /// Looks at what is really there.
@@ -129,7 +130,7 @@ impl Manifest {
 
     /// The same thing from now on, for another reason.
     pub(super) fn renewed(mut self, reason: &str, now: Timestamp) -> Self {
-        self.reason = reason.to_owned();
+        reason.clone_into(&mut self.reason);
         self.since_ms = now.as_millis();
         self
     }
