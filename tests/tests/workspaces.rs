@@ -47,9 +47,8 @@ impl World {
 
     fn uid(&self) -> u32 {
         match self.who {
-            Who::Ourselves => own_uid(),
             Who::Ordinary if is_root() => NOBODY,
-            Who::Ordinary => own_uid(),
+            Who::Ourselves | Who::Ordinary => own_uid(),
         }
     }
 
