@@ -308,6 +308,7 @@ impl Workspaces {
             reason,
             scope_key: &locked.record.scope_key,
             agent: &locked.record.agent,
+            skills: locked.record.skills.as_ref(),
             now,
         };
         let id = self.trash().put(ground.place(), &about)?;

@@ -108,6 +108,7 @@ impl Sync<'_> {
             reason: "the skills of the host changed, and these had been edited",
             scope_key: &self.wanted.scope_key,
             agent: &self.wanted.agent,
+            skills: None,
             now: self.now,
         };
         let id = self.trash.displace(place, fresh, &about)?;

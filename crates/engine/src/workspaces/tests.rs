@@ -274,6 +274,19 @@ fn skills_follow_the_host_and_edits_go_to_the_trash() {
     assert_eq!((trashed.kind.as_str(), &trashed.origin), ("skills", &world.copy().join("skills")));
     assert_eq!(tree_text(&trashed.content)["mine.md"], "the agent's own");
     assert_eq!(world.copied().get("skills/mine.md"), None);
+
+    // Brought back they stay, until the originals change again; and are kept then.
+    let trash = world.workspaces().trash();
+    trash.restore(&trashed.id, Occupied::Swap, NOW).unwrap();
+    assert_eq!(world.prepare().skills, SkillsDone::Unchanged);
+    assert_eq!(world.copied()["skills/mine.md"], "the agent's own");
+    for thing in world.trash() {
+        trash.delete(&thing.id).unwrap();
+    }
+    world.write("agent/skills/web/SKILL.md", "web 3 at last");
+    assert_eq!(world.prepare().skills, SkillsDone::Replaced(2));
+    let [trashed] = world.trash().try_into().unwrap();
+    assert_eq!(tree_text(&trashed.content)["mine.md"], "the agent's own");
 }
 
 #[test]
@@ -355,6 +368,7 @@ fn a_whole_copy_is_renewed_and_can_come_back() {
     assert!(matches!(refused, TrashError::Occupied { .. }), "{refused}");
     trash.restore(&id, Occupied::Swap, NOW).unwrap();
     assert_eq!(world.copied(), old);
+    assert_eq!(world.prepare().skills, SkillsDone::Unchanged, "its skills are known");
     fs::remove_dir_all(world.copy()).unwrap();
     trash.restore(&id, Occupied::Refuse, NOW).unwrap();
     assert_eq!((world.copied(), world.trash()), (texts(SEEDED), vec![]));

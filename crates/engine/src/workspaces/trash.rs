@@ -24,7 +24,7 @@ use clawpen_rules::timestamp::Timestamp;
 use clawpen_rules::workspace::removal::{Expiry, decide_expiry};
 
 use super::WorkspaceError;
-use super::record::{lock, make_private};
+use super::record::{SkillsRecord, lock, make_private};
 use crate::{faults, random};
 
 mod manifest;
@@ -146,6 +146,8 @@ pub(super) struct About<'a> {
     pub(super) reason: &'a str,
     pub(super) scope_key: &'a str,
     pub(super) agent: &'a str,
+    /// Of a whole workspace: what is known of the skills in it.
+    pub(super) skills: Option<&'a SkillsRecord>,
     pub(super) now: Timestamp,
 }
 
