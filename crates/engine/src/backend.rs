@@ -6,7 +6,7 @@
 pub mod docker;
 pub mod native;
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::io;
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use clawpen_wire::pen::Lifetime;
 
 use self::docker::{DockerBackend, DockerFailure};
 use crate::channel::{CallError, Channel};
-use crate::supervisor_image;
+use crate::supervisor_image::{self, Maker};
 
 /// What to make, decided.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,6 +45,8 @@ pub struct Place<'a> {
 #[derive(Debug, Default)]
 pub struct Engines {
     docker: OnceCell<DockerBackend>,
+    /// Pen makers that wait for an order.
+    ready: RefCell<Vec<Maker>>,
 }
 
 /// There is no sandbox.
@@ -74,6 +76,22 @@ impl Engines {
         Ok(self.docker.get_or_init(|| made))
     }
 
+    /// Starts a pen maker ahead of its order, unless one waits already. Where it cannot be started the
+    /// order will say why.
+    pub fn expect_native(&self) {
+        self.keep_ready(1);
+    }
+
+    /// Sees to it that `count` pen makers wait. For doors that live long; a maker that is never used costs
+    /// its memory, and ends with this value.
+    pub fn keep_ready(&self, count: usize) {
+        let mut ready = self.ready.borrow_mut();
+        while ready.len() < count {
+            let Ok(maker) = Maker::start() else { return };
+            ready.push(maker);
+        }
+    }
+
     /// Makes a sandbox and proves it. On failure nothing of it is left.
     pub fn start(
         &self,
@@ -83,6 +101,7 @@ impl Engines {
     ) -> Result<Sandbox, StartError> {
         match plan {
             Plan::Native(plan) => {
+                let ahead = self.ready.borrow_mut().pop();
                 let request = native::Request {
                     pen: &plan.pen,
                     name: place.name,
@@ -90,7 +109,7 @@ impl Engines {
                     lifetime,
                     require: &plan.require,
                 };
-                Ok(Sandbox::Native(Box::new(native::Pen::start(&request)?)))
+                Ok(Sandbox::Native(Box::new(native::Pen::start(&request, ahead)?)))
             }
             Plan::Docker(spec) => {
                 let start = |cause| docker::StartError { name: place.name.to_owned(), cause };

@@ -66,12 +66,9 @@ pub fn drop_all() -> io::Result<()> {
 /// Empties all but keeps `kept` (bits) permitted and effective, as far as they were permitted.
 pub fn drop_all_but(kept: u64) -> io::Result<()> {
     // First, because it needs CAP_SETPCAP.
-    for capability in 0..u64::BITS {
-        match is_in_bounding(capability)? {
-            Some(true) => drop_from_bounding(capability)?,
-            Some(false) => {}
-            None => break,
-        }
+    let mut capability = 0;
+    while capability < u64::BITS && drop_from_bounding(capability)? == Known::Yes {
+        capability += 1;
     }
     clear_ambient()?;
     let kept = capabilities(None)?.permitted & CapabilitySet::from_bits_retain(kept);
@@ -108,10 +105,26 @@ fn is_in_bounding(capability: u32) -> io::Result<Option<bool>> {
     }
 }
 
-fn drop_from_bounding(capability: u32) -> io::Result<()> {
+/// Whether the kernel knows a capability of a number; there are no more after the first it does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Yes,
+    No,
+}
+
+fn drop_from_bounding(capability: u32) -> io::Result<Known> {
     // SAFETY: this option of prctl takes an integer by value.
     let ret = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability)) };
-    check(ret.into()).map(drop)
+    match check(ret.into()) {
+        Ok(_) => Ok(Known::Yes),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(Known::No),
+        // Without the power to drop it, it may be gone already.
+        Err(error) => match is_in_bounding(capability)? {
+            Some(true) => Err(error),
+            Some(false) => Ok(Known::Yes),
+            None => Ok(Known::No),
+        },
+    }
 }
 
 fn is_ambient(capability: u32) -> io::Result<bool> {

@@ -1,18 +1,20 @@
 //! What a command gives up before it starts, and in which order.
 //!
 //! ```text
-//! session, descriptors, terminal, directory   while every call is still open
-//! resource limits                              before the last powers go; a hard limit can only sink
-//! no-new-privs                                 the two below need it
-//! Landlock                                     opens nothing itself, so it may come before the descriptors close
-//! every other descriptor closed                nothing of process 1 is left in the child
-//! seccomp                                      last: it need not allow any step above
+//! in the shim, once                            what is dear to make and is inherited for good
+//!   no-new-privs                               the two below need it
+//!   Landlock
+//!   seccomp                                    last: the shim needs nothing that a command does not
+//! in the command's process
+//!   session, descriptors, terminal, directory
+//!   resource limits                            not for the shim, which must live to report
+//!   every other descriptor closed              nothing of process 1 is left in the child
 //! execve
 //! ```
 //!
-//! The order is kept by `clawpen_os::spawn`; here stands what goes into it. Ids, capabilities and
-//! no-new-privs were settled once, for process 1 itself, and are inherited. Made once at the start, because
-//! the spec does not change and a rule set can be applied any number of times.
+//! The second part's order is kept by `clawpen_os::spawn`; here stands what goes into it. Ids, capabilities
+//! and no-new-privs were settled once, for process 1 itself, and are inherited. Made once at the start,
+//! because the spec does not change and a rule set can be applied any number of times.
 
 use std::ffi::CString;
 use std::io;
@@ -21,12 +23,13 @@ use std::path::Path;
 
 use clawpen_os::beneath::{self, Open};
 use clawpen_os::landlock::{self, Access, Ruleset, Scope, TcpPorts};
-use clawpen_os::process::Signal;
+use clawpen_os::process::{self, Signal};
 use clawpen_os::rlimits::{Limit, Resource};
-use clawpen_os::seccomp::Program;
+use clawpen_os::seccomp::{self, Program};
 use clawpen_os::spawn::{Image, Plan, Session};
 use clawpen_wire::pen::{LandlockAccess, LandlockPlan, ResourceLimit, ServePlan};
 
+use crate::facts::Probe;
 use crate::faults;
 use crate::report::{Failure, Step as _};
 
@@ -75,8 +78,8 @@ pub(crate) struct Prepared {
 pub(crate) enum Executable {
     /// The places where a command may be, in order.
     Places(Vec<CString>),
-    /// An open file.
-    File(OwnedFd),
+    /// No program: the process looks at itself (`facts.rs`).
+    Observer(Probe),
 }
 
 impl Confinement {
@@ -87,13 +90,27 @@ impl Confinement {
         Ok(Self { limits, landlock, seccomp })
     }
 
-    /// The start of `prepared`, with everything put on.
+    /// Confines the calling process, a shim, and with it everything that it will ever start.
+    pub(crate) fn put_on(&self) -> io::Result<()> {
+        // Process 1 has set it for itself as well.
+        process::set_no_new_privs()?;
+        if let Some(ruleset) = &self.landlock {
+            ruleset.restrict_self()?;
+        }
+        if !faults::is_off("seccomp") {
+            seccomp::install(&self.seccomp)?;
+        }
+        Ok(())
+    }
+
+    /// The start of `prepared` by a shim that is confined already.
     pub(crate) fn plan<'a>(&'a self, prepared: &'a Prepared) -> Plan<'a> {
-        let image = match &prepared.program {
-            Executable::Places(places) => Image::Paths(places.clone()),
-            Executable::File(file) => Image::File(file.as_fd()),
+        let places = match &prepared.program {
+            Executable::Places(places) => places.clone(),
+            Executable::Observer(_) => Vec::new(),
         };
-        let mut plan = Plan::new(image, prepared.argv.clone(), prepared.environment.clone())
+        let argv = prepared.argv.clone();
+        let mut plan = Plan::new(Image::Paths(places), argv, prepared.environment.clone())
             .directory(prepared.directory.as_fd())
             .session(prepared.session)
             // The shim is what makes the tree reachable. Whoever kills it must not escape by that.
@@ -105,15 +122,6 @@ impl Confinement {
             for &(resource, limit) in &self.limits {
                 plan = plan.limit(resource, limit);
             }
-        }
-        if !faults::is_off("no-new-privs") {
-            plan = plan.no_new_privs();
-        }
-        if let Some(ruleset) = &self.landlock {
-            plan = plan.landlock(ruleset);
-        }
-        if !faults::is_off("seccomp") {
-            plan = plan.seccomp(&self.seccomp);
         }
         plan
     }

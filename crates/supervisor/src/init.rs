@@ -19,7 +19,6 @@ use clawpen_os::sockets;
 use clawpen_wire::pen::{Credentials, IdWriter, MakePlan, Network, PenSpec, ServePlan};
 
 use crate::confine::Confinement;
-use crate::facts::Observer;
 use crate::faults;
 use crate::make;
 use crate::report::{Failure, Report, Step as _};
@@ -35,9 +34,6 @@ pub(crate) fn become_process_1(
     trees: VecDeque<Mount>,
     report: &Report,
 ) -> Result<(), Failure> {
-    // Opened while `/proc` is the host's: it is the program that looks at itself later.
-    let observer = Observer::of_this_program()?;
-
     // First of all: our own ids are not mapped in here, and whoever has no id can make no file. The
     // pen's root if there is one, so that the user inside does not own the root's own files.
     let builder = builder_ids(&plan, &serve.user);
@@ -79,13 +75,12 @@ pub(crate) fn become_process_1(
     process::set_dumpable(Dumpable::Yes).step("stay observable")?;
     // The host bound the socket; from here on it sees us as the one behind it.
     sockets::listen_again(listener.as_fd()).step("listen")?;
-    serve_in_place(serve, listener, observer, Some(report))
+    serve_in_place(serve, listener, Some(report))
 }
 
 /// Process 1 of a container that someone else made, started as its user.
 pub(crate) fn serve_container(spec: &Path, directory: &Path) -> Result<(), Failure> {
     make::close_strangers()?;
-    let observer = Observer::of_this_program()?;
     let file = File::open(spec).step_with(|| format!("open the pen spec `{}`", spec.display()))?;
     let PenSpec { make, serve } = make::read_spec(file)?;
     if make.is_some() {
@@ -116,19 +111,18 @@ pub(crate) fn serve_container(spec: &Path, directory: &Path) -> Result<(), Failu
         }
     }
     process::set_no_new_privs().step("set no-new-privs")?;
-    serve_in_place(serve, listener, observer, None)
+    serve_in_place(serve, listener, None)
 }
 
 /// The common rest: nothing here needs any power.
 fn serve_in_place(
     plan: ServePlan,
     listener: OwnedFd,
-    observer: Observer,
     report: Option<&Report>,
 ) -> Result<(), Failure> {
     process::set_umask(plan.umask & 0o777);
     let confinement = Confinement::prepare(&plan)?;
-    let server = serve::Server::new(plan, confinement, listener, observer)?;
+    let server = serve::Server::new(plan, confinement, listener)?;
     if let Some(report) = report {
         report.ready()?;
     }

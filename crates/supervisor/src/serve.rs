@@ -20,14 +20,14 @@ use clawpen_os::sockets;
 use clawpen_wire::pen::{Lifetime, ServePlan};
 use clawpen_wire::supervisor::{CONTROL, ErrorCode, ProcessId};
 
-use crate::confine::{Confinement, Prepared};
+use crate::confine::{Confinement, Executable, Prepared};
 use crate::exec;
-use crate::facts::Observer;
 use crate::files::Files;
-use crate::processes::{Command, Tree};
+use crate::processes::{Command, Owner, Tree};
 use crate::reap;
 use crate::report::{Failure, Step as _};
-use crate::shim;
+use crate::shim::orders;
+use crate::shim::{self, Task};
 
 mod commands;
 pub(crate) mod connection;
@@ -51,7 +51,6 @@ const PIECE: usize = 64 * 1024;
 pub(crate) struct Server {
     plan: ServePlan,
     confinement: Confinement,
-    observer: Observer,
     files: Files,
     epoll: Epoll,
     signals: SignalFd,
@@ -59,6 +58,10 @@ pub(crate) struct Server {
     connections: BTreeMap<ConnectionId, Connection>,
     commands: BTreeMap<ProcessId, Command>,
     starts: VecDeque<(ProcessId, Prepared)>,
+    /// A shim without a command yet.
+    standby: Option<Standby>,
+    /// Shims that have said their last word and are about to end.
+    retiring: Vec<Child>,
     next_connection: ConnectionId,
     next_process: ProcessId,
     /// With this one an ephemeral pen ends.
@@ -75,7 +78,6 @@ impl Server {
         plan: ServePlan,
         confinement: Confinement,
         listener: OwnedFd,
-        observer: Observer,
     ) -> Result<Self, Failure> {
         events::ignore_broken_pipes().step("ignore broken pipes")?;
         let signals = SignalFd::new(&[Signal::CHLD, Signal::TERM, Signal::INT, Signal::HUP])
@@ -96,7 +98,6 @@ impl Server {
         Ok(Self {
             plan,
             confinement,
-            observer,
             files,
             epoll,
             signals,
@@ -104,6 +105,8 @@ impl Server {
             connections: BTreeMap::new(),
             commands: BTreeMap::new(),
             starts: VecDeque::new(),
+            standby: None,
+            retiring: Vec::new(),
             next_connection: 1,
             next_process: 1,
             first: None,
@@ -121,25 +124,30 @@ impl Server {
     }
 }
 
+/// A shim that waits for its command, and our end of the socket between us.
+#[derive(Debug)]
+struct Standby {
+    shim: Child,
+    status: OwnedFd,
+}
+
 /// Serves until the pen ends.
 pub(crate) fn run(mut server: Server) -> Result<(), Failure> {
     let mut happened = Vec::new();
     loop {
         while let Some((id, prepared)) = server.starts.pop_front() {
-            let (ours, theirs) = match sockets::pair(sockets::Kind::Messages) {
-                Ok(pair) => pair,
-                Err(error) => {
-                    server.cannot_start(id, &error);
-                    continue;
+            if matches!(prepared.program, Executable::Observer(_)) {
+                if server.standby.is_none() {
+                    server = stand_by(server);
                 }
-            };
-            match process::clone3(Namespaces::NONE, None) {
-                Ok(Forked::Child) => {
-                    let confinement = server.into_shim();
-                    drop(ours);
-                    shim::run(prepared, &confinement, theirs)
-                }
-                Ok(Forked::Parent(shim)) => server.is_starting(id, shim, ours),
+                server.observe_by_standby(id, &prepared);
+                continue;
+            }
+            let Some(prepared) = server.give_to_standby(id, prepared) else { continue };
+            let forked;
+            (server, forked) = fork_shim(server, Task::Run(Box::new(prepared)));
+            match forked {
+                Ok(Standby { shim, status }) => server.is_starting(id, shim, status),
                 Err(error) => server.cannot_start(id, &error),
             }
         }
@@ -147,12 +155,76 @@ pub(crate) fn run(mut server: Server) -> Result<(), Failure> {
         if server.over {
             return Ok(());
         }
+        if server.wants_standby() {
+            server = stand_by(server);
+        }
         server.epoll.wait(&mut happened, server.patience()).step("wait for something to do")?;
         for event in &happened {
             server.handle(*event);
         }
         server.do_what_is_due();
         server.work();
+    }
+}
+
+/// Makes a shim ahead. At the limit of processes there is none; the next command is told so if that lasts.
+fn stand_by(server: Server) -> Server {
+    let (mut server, forked) = fork_shim(server, Task::StandBy);
+    server.standby = forked.ok();
+    server
+}
+
+/// The only fork of process 1. It takes the server and gives it back, because the shim must drop it.
+fn fork_shim(server: Server, task: Task) -> (Server, io::Result<Standby>) {
+    let (ours, theirs) = match sockets::pair(sockets::Kind::Messages) {
+        Ok(pair) => pair,
+        Err(error) => return (server, Err(error)),
+    };
+    match process::clone3(Namespaces::NONE, None) {
+        Ok(Forked::Child) => {
+            let confinement = server.into_shim();
+            drop(ours);
+            shim::run(task, &confinement, theirs)
+        }
+        Ok(Forked::Parent(shim)) => (server, Ok(Standby { shim, status: ours })),
+        Err(error) => (server, Err(error)),
+    }
+}
+
+impl Server {
+    /// Whether a shim should be made ahead. Not between the start of a command and the word that it runs:
+    /// that moment belongs to the command.
+    fn wants_standby(&self) -> bool {
+        let is_starting = |command: &Command| command.shim.is_some() && command.pid == 0;
+        self.standby.is_none() && !self.commands.values().any(is_starting)
+    }
+
+    /// Has the shim that stands by show what its commands are held by.
+    fn observe_by_standby(&mut self, id: ProcessId, prepared: &Prepared) {
+        let told = self.standby.as_ref().and_then(|standby| {
+            let message = orders::write(prepared)?;
+            let _ = standby.shim.signal(Signal::CONT);
+            orders::give(standby.status.as_fd(), &message, prepared).ok()
+        });
+        match told {
+            Some(()) => self.is_observing(id),
+            None => self.cannot_start(id, &io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// Hands a command to the shim that stands by; gives it back if there is none, or none that lives.
+    fn give_to_standby(&mut self, id: ProcessId, prepared: Prepared) -> Option<Prepared> {
+        let Some(message) = orders::write(&prepared) else { return Some(prepared) };
+        let Some(Standby { shim, status }) = self.standby.take() else { return Some(prepared) };
+        // It has the user of the commands, and an earlier one may have stopped it. One that is killed
+        // while it waits is noticed here.
+        let _ = shim.signal(Signal::CONT);
+        if orders::give(status.as_fd(), &message, &prepared).is_err() {
+            let _ = shim.signal(Signal::KILL);
+            return Some(prepared);
+        }
+        self.is_starting(id, shim, status);
+        None
     }
 }
 
@@ -214,6 +286,10 @@ impl Server {
         let mut shims = Vec::new();
         reap::reap(|pid| shims.push(pid));
         for pid in shims {
+            if self.standby.as_ref().is_some_and(|standby| standby.shim.pid() == pid) {
+                self.standby = None;
+            }
+            self.retiring.retain(|shim| shim.pid() != pid);
             let id = self
                 .commands
                 .values()
@@ -234,8 +310,12 @@ impl Server {
         let orphaned =
             |command: &Command| command.gone == Some(Tree::Orphans) && command.is_running();
         if self.commands.values().any(orphaned) {
+            let mut shims: Vec<Pid> = self.retiring.iter().map(Child::pid).collect();
+            shims.extend(self.standby.as_ref().map(|standby| standby.shim.pid()));
             let commands = &self.commands;
-            let is_shim = |pid| commands.values().any(|command| shim_is(command, pid));
+            let is_shim = |pid| {
+                shims.contains(&pid) || commands.values().any(|command| shim_is(command, pid))
+            };
             if reap::kill_orphans(is_shim) {
                 for command in self.commands.values_mut().filter(|command| orphaned(command)) {
                     command.gone = Some(Tree::Gone);
@@ -274,6 +354,10 @@ impl Server {
         }
         for command in self.commands.values_mut() {
             if let Some((_, due)) = command.due.filter(|(when, _)| *when <= now) {
+                if matches!(command.owner, Owner::Observer { .. }) {
+                    // A command may have stopped it. It goes with its shim, and its pipe with it.
+                    self.standby.take().map(|standby| standby.shim.signal(Signal::KILL));
+                }
                 command.come_due(due);
             }
         }

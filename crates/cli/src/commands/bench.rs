@@ -68,6 +68,8 @@ enum BenchError {
     },
     #[error("`true` ended with something else than success")]
     NotTrue,
+    #[error("a thread of the benchmark failed")]
+    Thread,
 }
 
 fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> BenchError {

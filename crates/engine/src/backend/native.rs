@@ -28,7 +28,7 @@ use clawpen_wire::pen::Lifetime;
 use crate::channel::{CallError, Channel, ConnectError};
 use crate::facts::{self, ObserveError};
 use crate::pen_view::ViewError;
-use crate::supervisor_image::StartPenError;
+use crate::supervisor_image::{Maker, StartPenError};
 
 /// How long the kernel may take to end all processes of a pen.
 const TEARDOWN: Duration = Duration::from_secs(5);
@@ -136,9 +136,9 @@ struct Running {
 }
 
 impl Pen {
-    /// Makes a pen and proves it.
-    pub fn start(request: &Request<'_>) -> Result<Self, StartError> {
-        start(request).map_err(|cause| StartError { name: request.name.to_owned(), cause })
+    /// Makes a pen and proves it, with a maker that was started ahead if there is one.
+    pub fn start(request: &Request<'_>, ahead: Option<Maker>) -> Result<Self, StartError> {
+        start(request, ahead).map_err(|cause| StartError { name: request.name.to_owned(), cause })
     }
 
     /// The connection to process 1.
@@ -212,9 +212,11 @@ impl Drop for Running {
 }
 
 /// The straight line: plan, make, connect, observe, compare, seal, set up.
-fn start(request: &Request<'_>) -> Result<Pen, StartFailure> {
+fn start(request: &Request<'_>, ahead: Option<Maker>) -> Result<Pen, StartFailure> {
+    // It gets going while we plan.
+    let maker = ahead.map_or_else(Maker::start, Ok)?;
     let plan::Plan { spec, asked, leaf } = plan::plan(request)?;
-    let made = start::make(request, &spec)?;
+    let made = start::make(maker, request, &spec)?;
     // Until it is proven, whatever fails ends it.
     let mut running =
         Running { pid: made.pid, pidfd: made.pidfd, leaf, lifetime: Lifetime::UntilDisconnect };

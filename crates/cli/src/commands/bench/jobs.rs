@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clawpen_engine::backend::{Engines, Sandbox};
-use clawpen_engine::call::{self, Prepared, Target};
+use clawpen_engine::call::{self, OpenError, Prepared, Target};
 use clawpen_engine::channel::{Captured, Channel, Command, WriteOptions};
 use clawpen_engine::config_store::{self, Store};
 use clawpen_wire::pen::Lifetime;
@@ -91,6 +91,8 @@ impl Bench {
     /// From nothing to the end of the first command, decisions included.
     fn cold(&self, agent: &str) -> Result<Duration, BenchError> {
         let start = Instant::now();
+        // As `exec` does when nothing lives yet.
+        self.engines.expect_native();
         let mut sandbox = self.open(agent, Lifetime::UntilDisconnect)?;
         is_true(sandbox.channel()?)?;
         let time = start.elapsed();
@@ -219,10 +221,7 @@ impl Bench {
     fn pens(&self, count: usize) -> Result<Vec<Row>, BenchError> {
         let prepared = self.prepare("bench")?;
         let start = Instant::now();
-        let mut pens = Vec::with_capacity(count);
-        for _ in 0..count {
-            pens.push(prepared.open(&self.engines, Lifetime::UntilDisconnect)?);
-        }
+        let mut pens = crowd(&prepared, count)?;
         let created = start.elapsed();
         for pen in &mut pens {
             pen.channel()?.ping()?;
@@ -314,6 +313,26 @@ impl Bench {
     }
 }
 
+/// Makes many pens, on as many threads as there are processors.
+fn crowd(prepared: &Prepared, count: usize) -> Result<Vec<Sandbox>, BenchError> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let make = |count: usize| -> Result<Vec<Sandbox>, OpenError> {
+        let engines = Engines::default();
+        (0..count).map(|_| prepared.open(&engines, Lifetime::UntilDisconnect)).collect()
+    };
+    let share = |thread: usize| count / threads + usize::from(thread < count % threads);
+    std::thread::scope(|scope| {
+        let makers: Vec<_> =
+            (0..threads).map(|thread| scope.spawn(move || make(share(thread)))).collect();
+        let mut pens = Vec::with_capacity(count);
+        for maker in makers {
+            let joined = maker.join().map_err(|_panic| BenchError::Thread)?;
+            pens.extend(joined?);
+        }
+        Ok(pens)
+    })
+}
+
 fn measured(rival: &Rival, rounds: usize) -> Result<Option<Summary>, BenchError> {
     let mut times = Times::default();
     for _ in 0..rounds {
@@ -340,10 +359,15 @@ fn is_alive(pid: u32) -> bool {
     !matches!(state, Some('Z' | 'X') | None)
 }
 
-/// Mean proportional memory in KiB; `None` if it may not be read.
+/// Mean proportional memory of a pen in KiB, with all its processes; `None` if it may not be read.
 fn shared_memory(processes: &[u32]) -> Option<u64> {
     let mut sum: u64 = 0;
-    for pid in processes {
+    let below = processes.iter().flat_map(|pid| {
+        let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let list = list.unwrap_or_default();
+        list.split_whitespace().filter_map(|child| child.parse().ok()).collect::<Vec<u32>>()
+    });
+    for pid in processes.iter().copied().chain(below) {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
         sum += line.split_whitespace().next()?.parse::<u64>().ok()?;
