@@ -49,9 +49,13 @@ fn make(report: &Report) -> Result<(), Failure> {
     let spec = process::inherited(3).step("take descriptor 3, the pen spec")?;
     let listener = process::inherited(4).step("take descriptor 4, the listening socket")?;
     close_strangers()?;
-    let PenSpec { make, serve } = read_spec(File::from(spec))?;
+    let mut spec = read_spec(File::from(spec))?;
+    if let Some(plan) = &spec.make {
+        check_ids(&plan.ids)?;
+    }
+    faults::spoil(&mut spec);
+    let PenSpec { make, serve } = spec;
     let plan = make.ok_or_else(|| Failure::new("the pen spec does not say how to make a pen"))?;
-    check_ids(&plan.ids)?;
 
     let (ours, theirs) = sockets::pair(sockets::Kind::Messages).step("make a socket pair")?;
     let cgroup = unified_cgroup(&plan)?;
@@ -117,7 +121,17 @@ fn check_ids(ids: &IdPlan) -> Result<(), Failure> {
 
 fn namespaces_of(plan: &MakePlan) -> Namespaces {
     // Without these three there is nothing to build in, whatever the spec says.
-    let mut wanted = Namespaces::USER | Namespaces::PID | Namespaces::MOUNT;
+    let mut wanted = Namespaces::NONE;
+    let needed = [
+        (Namespaces::USER, "user-namespace"),
+        (Namespaces::PID, "pid-namespace"),
+        (Namespaces::MOUNT, "mount-namespace"),
+    ];
+    for (namespace, fault) in needed {
+        if !faults::is_off(fault) {
+            wanted = wanted | namespace;
+        }
+    }
     let optional = [
         (pen::Namespaces::NET, Namespaces::NETWORK, "net-namespace"),
         (pen::Namespaces::IPC, Namespaces::IPC, "ipc-namespace"),
@@ -146,7 +160,9 @@ fn unified_cgroup(plan: &MakePlan) -> Result<Option<OwnedFd>, Failure> {
 }
 
 fn hand_over(plan: &MakePlan, child: &Child, to: BorrowedFd<'_>) -> Result<(), Failure> {
-    write_id_maps(&plan.ids, child.pid())?;
+    if !faults::is_off("user-namespace") {
+        write_id_maps(&plan.ids, child.pid())?;
+    }
     for entry in &plan.cgroups {
         if entry.version == CgroupVersion::One && !faults::is_off("cgroups") {
             fs::write(entry.directory.join("cgroup.procs"), child.pid().to_string())
@@ -240,7 +256,7 @@ pub(crate) fn host_trees(
     let mut trees = Vec::new();
     for step in &plan.root {
         match step {
-            MountStep::Bind { source, flags, submounts, owner, .. } => {
+            MountStep::Bind { source, target, flags, submounts, owner } => {
                 let extent = match submounts {
                     Submounts::Leave => Extent::One,
                     Submounts::Bring => Extent::Tree,
@@ -261,13 +277,14 @@ pub(crate) fn host_trees(
                         return Err(Failure::new(what));
                     }
                 }
-                tree.restrict(bind_flags(*flags), extent)
+                tree.restrict(faults::flags(target, bind_flags(*flags)), extent)
                     .step_with(|| format!("restrict `{}`", source.display()))?;
                 trees.push(tree);
             }
-            MountStep::Device { source, .. } => {
+            MountStep::Device { source, target } => {
                 let tree = host_tree(host.as_fd(), source, Extent::One)?;
-                tree.restrict(MountFlags::NO_SUID | MountFlags::NO_EXEC, Extent::One)
+                let flags = faults::flags(target, MountFlags::NO_SUID | MountFlags::NO_EXEC);
+                tree.restrict(flags, Extent::One)
                     .step_with(|| format!("restrict `{}`", source.display()))?;
                 trees.push(tree);
             }

@@ -99,9 +99,13 @@ pub fn decide(starter: &Starter<'_>, user: PenUser, pen: &str) -> Result<IdMaps,
         let whole = |outside| vec![Range { inside: 0, outside, count: COUNT }];
         return Ok(IdMaps { writer: Writer::Root, uids: whole(uids), gids: whole(gids) });
     }
-    let ranges = match starter.helpers {
-        Helpers::Present => sub(starter.subuid, starter.uid).zip(sub(starter.subgid, starter.uid)),
-        Helpers::Missing => None,
+    // The helpers serve nobody whose name the machine does not know, whatever is set aside for the
+    // number.
+    let ranges = match (starter.helpers, starter.name) {
+        (Helpers::Present, Some(_)) => {
+            sub(starter.subuid, starter.uid).zip(sub(starter.subgid, starter.uid))
+        }
+        (Helpers::Present, None) | (Helpers::Missing, _) => None,
     };
     let single = |inside, outside| vec![Range { inside, outside, count: 1 }];
     let Some((uids, gids)) = ranges else {
@@ -234,6 +238,9 @@ mod tests {
         check(&rich, root, Writer::Helpers, &[range(0, 1001, 1), range(1, 100_000, 65_535)]);
         let alone = Starter { helpers: Helpers::Missing, ..rich.clone() };
         check(&alone, USER, Writer::Single, &[range(1000, 1001, 1)]);
+        // By his number, and `newuidmap` would not know him.
+        let nameless = Starter { name: None, subuid: "1001:100000:65536", ..rich.clone() };
+        check(&nameless, USER, Writer::Single, &[range(1000, 1001, 1)]);
         let half = Starter { subgid: "", ..rich };
         check(&half, USER, Writer::Single, &[range(1000, 1001, 1)]);
     }

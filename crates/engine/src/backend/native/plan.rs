@@ -9,7 +9,7 @@ use clawpen_os::cgroups::{self, Hierarchies, Leaf};
 use clawpen_os::{landlock, process};
 use clawpen_rules::backend::Backend;
 use clawpen_rules::facts::{
-    Asked, CgroupLimits, Interfaces, LandlockAsked, MapsAsked, MountsAsked,
+    Asked, CgroupLimits, GroupsAsked, Interfaces, LandlockAsked, MapsAsked, MountsAsked,
 };
 use clawpen_rules::native::ids::{self, Helpers, IdMaps, Range, Starter, Writer};
 use clawpen_rules::native::{Bound, Cpu, Keeper, NativePen, PenUser, Rlimit, RlimitKind};
@@ -56,6 +56,10 @@ pub(super) fn plan(request: &Request<'_>) -> Result<Plan, StartFailure> {
     let asked = Asked {
         backend: Backend::Native,
         user: pen.user(),
+        groups: match maps.writer() {
+            Writer::Root | Writer::Helpers => GroupsAsked::None,
+            Writer::Single => GroupsAsked::Nameless,
+        },
         ids: Some(MapsAsked { uids: maps.uids().to_vec(), gids: maps.gids().to_vec() }),
         namespaces: NAMESPACES.to_vec(),
         mounts: MountsAsked::Exactly(view.mounts),
@@ -233,11 +237,11 @@ fn cgroup(
     }
     let failed = |cause| StartFailure::System { what: "make a control group", cause };
     let hierarchies = Hierarchies::find().map_err(failed)?;
-    let wanted = cgroups::Limits {
+    let wanted = super::faults::spoiled(cgroups::Limits {
         memory_bytes: asked.memory,
         pids: asked.pids,
         cpu_millis: asked.cpu_millis,
-    };
+    });
     let name = format!("clawpen-{}-{}", request.name, super::start::unique());
     let leaf = Leaf::create(&hierarchies, &name, &wanted).map_err(failed)?;
     let unified = hierarchies.unified().map(Path::to_path_buf);

@@ -1,6 +1,5 @@
 //! Starts the maker and waits until process 1 listens.
 
-use std::ffi::CString;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -14,7 +13,7 @@ use clawpen_os::{beneath, sockets};
 use clawpen_wire::pen::PenSpec;
 use clawpen_wire::supervisor::End;
 
-use super::{Request, StartFailure};
+use super::{Request, StartFailure, faults};
 use crate::channel::{Captured, Channel, Command};
 use crate::supervisor_image::{self, ProcessOne};
 
@@ -50,7 +49,7 @@ pub(super) fn make(request: &Request<'_>, spec: &PenSpec) -> Result<Made, StartF
     let listener = sockets::listen(opened.as_fd(), SOCKET.as_ref())
         .map_err(failed("make the pen's socket"))?;
     let ProcessOne { pid, pidfd } =
-        supervisor_image::start_pen_with(spec, listener.as_fd(), fault_switches())?;
+        supervisor_image::start_pen_with(spec, listener.as_fd(), faults::switches())?;
     let stream =
         sockets::connect(opened.as_fd(), SOCKET.as_ref()).map_err(failed("reach the pen"))?;
     Ok(Made { pid: pid.get().unsigned_abs(), pidfd, stream: UnixStream::from(stream) })
@@ -94,21 +93,6 @@ impl Drop for RunDirectory {
         drop(std::fs::remove_file(self.0.join(SOCKET)));
         drop(std::fs::remove_dir(&self.0));
     }
-}
-
-/// Test builds may leave a protection out, to prove that its absence is noticed.
-#[cfg(feature = "fault-switches")]
-fn fault_switches() -> Vec<CString> {
-    let fault = std::env::var("CLAWPEN_FAULT").ok();
-    fault
-        .and_then(|fault| CString::new(format!("CLAWPEN_FAULT={fault}")).ok())
-        .into_iter()
-        .collect()
-}
-
-#[cfg(not(feature = "fault-switches"))]
-const fn fault_switches() -> Vec<CString> {
-    Vec::new()
 }
 
 /// Runs the setup command; what it wrote is shown if it fails.
