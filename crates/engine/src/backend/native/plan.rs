@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use clawpen_os::cgroups::{self, Hierarchies, Leaf};
@@ -137,12 +138,20 @@ pub(crate) fn subordinate() -> Subordinate {
     }
 }
 
-/// Whether both helpers are where the maker looks for them.
+/// Whether both helpers are where the maker looks for them, with the power that they need.
 pub(crate) fn helpers() -> Helpers {
     let has = |name: &str| {
-        HELPER_DIRECTORIES.iter().any(|directory| Path::new(directory).join(name).exists())
+        let places = HELPER_DIRECTORIES.iter().map(|directory| Path::new(directory).join(name));
+        places.filter(|program| program.exists()).take(1).any(|program| has_power(&program))
     };
     if has("newuidmap") && has("newgidmap") { Helpers::Present } else { Helpers::Missing }
+}
+
+/// Some systems make them set-user-id, others give them a capability; without either they can only say
+/// no.
+fn has_power(program: &Path) -> bool {
+    let is_set_id = fs::metadata(program).is_ok_and(|found| found.mode() & 0o4000 != 0);
+    is_set_id || rustix::fs::getxattr(program, "security.capability", &mut [0_u8; 64][..]).is_ok()
 }
 
 fn check_required(request: &Request<'_>, maps: &IdMaps) -> Result<(), StartFailure> {
