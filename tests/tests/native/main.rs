@@ -3,4 +3,5 @@
 #![expect(clippy::unwrap_used, reason = "a test without its set-up cannot go on")]
 
 mod ids;
+mod leftovers;
 mod rootfs;

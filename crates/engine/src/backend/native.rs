@@ -9,6 +9,7 @@
 //! process 1 is killed and what was made for it is removed. No fork happens in this process.
 
 mod faults;
+pub mod leftovers;
 mod plan;
 mod start;
 

@@ -196,10 +196,7 @@ fn an_unpacked_image_takes_the_place_of_the_hosts_programs() {
     let pair = |source: &str, target: &str| (source.to_owned(), target.to_owned());
     assert_eq!(
         binds(&view, &root),
-        [
-            pair("/image/usr", "/usr"),
-            pair("/state/sandboxes/main", "/workspace"),
-        ]
+        [pair("/image/usr", "/usr"), pair("/state/sandboxes/main", "/workspace"),]
     );
     let file = |name: &str| {
         view.steps.iter().find_map(|step| match step {

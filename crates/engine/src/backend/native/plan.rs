@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::Once;
 
 use clawpen_os::cgroups::{self, Hierarchies, Leaf};
 use clawpen_os::{landlock, process};
@@ -20,7 +21,7 @@ use clawpen_wire::pen::{
 };
 use clawpen_wire::supervisor::EnvVar;
 
-use super::{Request, Requirement, StartFailure};
+use super::{Request, Requirement, StartFailure, leftovers};
 use crate::facts::NAMESPACES;
 use crate::machine::Subordinate;
 use crate::pen_view::{self, Host, Ownership};
@@ -251,7 +252,8 @@ fn cgroup(
         pids: asked.pids,
         cpu_millis: asked.cpu_millis,
     });
-    let name = format!("clawpen-{}-{}", request.name, super::start::unique());
+    sweep_once(request);
+    let name = leftovers::group_name(request.name, super::start::number()).map_err(failed)?;
     let leaf = Leaf::create(&hierarchies, &name, &wanted).map_err(failed)?;
     let unified = hierarchies.unified().map(Path::to_path_buf);
     let entries = leaf
@@ -265,6 +267,12 @@ fn cgroup(
         })
         .collect();
     Ok((Some(leaf), entries, asked))
+}
+
+/// Somebody who was killed could not remove his group. Once is enough for a process that makes many.
+fn sweep_once(request: &Request<'_>) {
+    static SWEPT: Once = Once::new();
+    SWEPT.call_once(|| drop(leftovers::sweep(Path::new(request.state_dir))));
 }
 
 /// What the kernel says the group enforces; nothing if the process is not in it.
