@@ -20,6 +20,10 @@ pub(crate) fn run() -> ExitCode {
         let services = services.as_ref().context("the services did not start")?;
         test::with_services(services, &[])
     });
+    steps.run("protections left out", || {
+        let services = services.as_ref().context("the services did not start")?;
+        test::faults(services, &[])
+    });
     if let Some(services) = services {
         steps.run("services stopped", || services.stop());
     }

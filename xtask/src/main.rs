@@ -28,7 +28,8 @@ cargo xtask <command>
   check                                 what a commit must pass: format, lints, tidy, unit tests, corpus
   ci                                    check, every test, recorded rows, 15 s of fuzzing per target
   test [ARGS]                           every test; ARGS go to the runner (a name runs only what matches)
-  test docker|native|escape [ARGS]      one suite against real services (root installs what is missing)
+  test docker|native|escape|faults [ARGS]
+                                        one suite against real services (root installs what is missing)
   services [COMMAND…]                   a command, or a shell, while those services run
   replay [DIR] [--failures] [--only NAME]
                                         recorded rows through the product; DIR defaults to tests/corpus

@@ -20,6 +20,15 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
         one_suite(suite, rest)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some((suite, rest)) = args.split_first()
+        && suite == "faults"
+    {
+        let services = Services::start()?;
+        let result = faults(&services, rest);
+        services.stop()?;
+        result?;
+        return Ok(ExitCode::SUCCESS);
+    }
     run_command(runner().arg("--workspace").args(args))?;
     if args.is_empty() {
         documentation()?;
@@ -32,6 +41,13 @@ pub(crate) fn with_services(services: &Services, args: &[String]) -> Result<()> 
     // Tests start the real programs, and a test build does not make those.
     run_command(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
     run_command(services.known_to(runner().arg("--workspace").args(args)))
+}
+
+/// A build in which one protection after the other is left out. Last of all tests: it leaves a binary
+/// with switches in the target directory until the next build.
+pub(crate) fn faults(services: &Services, args: &[String]) -> Result<()> {
+    let build = ["-p", "clawpen", "--features", "fault-switches", "--test", "faults"];
+    run_command(services.known_to(runner().args(build).args(args)))
 }
 
 /// The tests that stand beside the code.

@@ -18,6 +18,7 @@
 
 mod etc;
 mod host;
+mod image;
 
 use std::path::{Path, PathBuf};
 
@@ -52,9 +53,6 @@ const MASKED: &[&str] = &[
 ];
 /// Settings of the kernel, some of which belong to the pen's own network: to be read only.
 const READ_ONLY: &[&str] = &["/proc/sys"];
-/// Entries of an unpacked image that the pen brings itself.
-const OURS: &[&str] = &["proc", "sys", "dev", "tmp", "run", "etc", "home", "root", "boot"];
-
 /// The file system of one pen.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct View {
@@ -82,7 +80,7 @@ pub fn build(pen: &NativePen, ownership: Ownership, host: &Host) -> Result<View,
     view.open("/", LandlockAccess::Read);
     match pen.root() {
         Root::HostView => view.system(host)?,
-        Root::Directory(directory) => view.image(Path::new(directory), host)?,
+        Root::Directory(directory) => image::bring(&mut view, Path::new(directory), pen, host)?,
     }
     etc::write(&mut view, pen, host)?;
     view.devices();
@@ -144,25 +142,6 @@ impl Builder {
                 Found::Link(to) => self.link(&target, to),
                 Found::Directory | Found::File => {
                     self.read_only(&host.real(Path::new(&target))?, &target, host);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// An unpacked image: its top entries one by one, so that nothing has to be made in it.
-    fn image(&mut self, directory: &Path, host: &Host) -> Result<(), ViewError> {
-        let directory = host.real(directory)?;
-        for (name, found) in host.list(&directory)? {
-            if OURS.contains(&name.as_str()) {
-                continue;
-            }
-            let target = format!("/{name}");
-            match found {
-                Found::Nothing | Found::Other => {}
-                Found::Link(to) => self.link(&target, to),
-                Found::Directory | Found::File => {
-                    self.read_only(&directory.join(&name), &target, host);
                 }
             }
         }
@@ -232,7 +211,19 @@ impl Builder {
             self.open(path, access);
             self.0.roots.push(FileRoot { path: path.into(), access: RootAccess::Write });
         }
-        self.link("/var/run", "/run".into());
+        self.link_run();
+    }
+
+    /// Old programs look for `/run` below `/var`. An image may have that link, or something else there.
+    fn link_run(&mut self) {
+        let is_taken = |step: &MountStep| match step {
+            MountStep::Symlink { target, .. } => target == Path::new("/var/run"),
+            MountStep::Bind { target, .. } => Path::new("/var/run").starts_with(target),
+            _ => false,
+        };
+        if !self.0.steps.iter().any(is_taken) {
+            self.link("/var/run", "/run".into());
+        }
     }
 
     /// The workspace and the binds. They come last, so that one may stand in private memory.

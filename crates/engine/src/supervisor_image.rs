@@ -20,6 +20,8 @@ use clawpen_os::spawn::{Image, Plan, Session, SpawnError};
 use clawpen_wire::pen::PenSpec;
 use clawpen_wire::supervisor::codec::EncodeError;
 
+use crate::backend::native::faults;
+
 /// The static binary, for backends that mount it into a container.
 pub static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clawpen-supervisor"));
 
@@ -79,7 +81,7 @@ impl Maker {
         let (socket, theirs) =
             sockets::pair(sockets::Kind::Messages).map_err(StartPenError::Prepare)?;
         let argv = [c"clawpen-supervisor", c"make"].map(CString::from).to_vec();
-        let process = Plan::new(Image::File(program), argv, fault_switches())
+        let process = Plan::new(Image::File(program), argv, faults::switches())
             .descriptor(0, null.as_fd())
             .descriptor(1, null.as_fd())
             .descriptor(2, null.as_fd())
@@ -121,21 +123,6 @@ impl Drop for Maker {
         let _ = self.process.signal(Signal::KILL);
         let _ = self.process.wait();
     }
-}
-
-/// Test builds may leave a protection out, to prove that its absence is noticed.
-#[cfg(feature = "fault-switches")]
-fn fault_switches() -> Vec<CString> {
-    let fault = std::env::var("CLAWPEN_FAULT").ok();
-    fault
-        .and_then(|fault| CString::new(format!("CLAWPEN_FAULT={fault}")).ok())
-        .into_iter()
-        .collect()
-}
-
-#[cfg(not(feature = "fault-switches"))]
-const fn fault_switches() -> Vec<CString> {
-    Vec::new()
 }
 
 /// Reads until the pen is ready. Process 1 and the maker both speak, in any order.

@@ -66,14 +66,20 @@ pub fn drop_all() -> io::Result<()> {
 /// Empties all but keeps `kept` (bits) permitted and effective, as far as they were permitted.
 pub fn drop_all_but(kept: u64) -> io::Result<()> {
     // First, because it needs CAP_SETPCAP.
-    let mut capability = 0;
-    while capability < u64::BITS && drop_from_bounding(capability)? == Known::Yes {
-        capability += 1;
-    }
+    drop_bounding()?;
     clear_ambient()?;
     let kept = capabilities(None)?.permitted & CapabilitySet::from_bits_retain(kept);
     let inheritable = CapabilitySet::empty();
     Ok(set_capabilities(None, ThreadSets { effective: kept, permitted: kept, inheritable })?)
+}
+
+/// Empties the bounding set. Needs `CAP_SETPCAP` unless it is empty.
+pub(crate) fn drop_bounding() -> io::Result<()> {
+    let mut capability = 0;
+    while capability < u64::BITS && drop_from_bounding(capability)? == Known::Yes {
+        capability += 1;
+    }
+    Ok(())
 }
 
 /// uid 0 is nobody special from here on, and no set survives a change of ids by itself, for good.
@@ -131,8 +137,13 @@ fn is_ambient(capability: u32) -> io::Result<bool> {
     ambient(libc::PR_CAP_AMBIENT_IS_SET, capability).map(|present| present == 1)
 }
 
-fn clear_ambient() -> io::Result<()> {
+pub(crate) fn clear_ambient() -> io::Result<()> {
     ambient(libc::PR_CAP_AMBIENT_CLEAR_ALL, 0).map(drop)
+}
+
+#[cfg(feature = "fault-switches")]
+pub(crate) fn raise_ambient(capability: u32) -> io::Result<()> {
+    ambient(libc::PR_CAP_AMBIENT_RAISE, capability).map(drop)
 }
 
 fn ambient(operation: libc::c_int, capability: u32) -> io::Result<libc::c_long> {

@@ -118,6 +118,9 @@ impl Confinement {
         for (number, stream) in (0..).zip(&prepared.streams) {
             plan = plan.descriptor(number, stream.as_fd());
         }
+        if faults::is_off("descriptors") {
+            plan = plan.descriptor(7, prepared.directory.as_fd());
+        }
         if !faults::is_off("rlimits") {
             for &(resource, limit) in &self.limits {
                 plan = plan.limit(resource, limit);

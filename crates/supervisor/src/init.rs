@@ -42,8 +42,10 @@ pub(crate) fn become_process_1(
 
     // Before the first mount: nothing that happens here may travel back to the host.
     let host = beneath::open_root(Path::new("/")).step("open the host's root")?;
-    mounts::set_propagation_at(host.as_fd(), Path::new(""), Propagation::Private, Extent::Tree)
-        .step("make all mounts private")?;
+    if !faults::is_off("mount-namespace") {
+        mounts::set_propagation_at(host.as_fd(), Path::new(""), Propagation::Private, Extent::Tree)
+            .step("make all mounts private")?;
+    }
 
     // The ordinary user's mounts are opened here, where we have power over a copy of the host's mounts;
     // root's came from the maker.
@@ -52,7 +54,11 @@ pub(crate) fn become_process_1(
     } else {
         make::host_trees(&plan, None)?.into()
     };
-    let root = root::build(&plan, &serve.user, host, trees)?;
+    let root = if faults::is_off("mount-namespace") {
+        None
+    } else {
+        Some(root::build(&plan, &serve.user, host, trees)?)
+    };
 
     // Needs the capabilities that are about to go.
     if !faults::is_off("uts-namespace") {
@@ -64,10 +70,12 @@ pub(crate) fn become_process_1(
         Network::None => net::bring_loopback_up().step("switch the loopback on")?,
         Network::Given => {}
     }
+    faults::add_interface()?;
 
     // The old root is gone after this: no path, no working directory and no descriptor leads there.
-    mounts::pivot_root(root.as_fd()).step("move into the new root")?;
-    drop(root);
+    if let Some(root) = root {
+        faults::pivot_root(root.as_fd()).step("move into the new root")?;
+    }
 
     drop_power(&serve.user, plan.ids.writer)?;
     // Changing ids has closed us to observers. The host has not looked yet, and nothing that could
@@ -82,14 +90,16 @@ pub(crate) fn become_process_1(
 pub(crate) fn serve_container(spec: &Path, directory: &Path) -> Result<(), Failure> {
     make::close_strangers()?;
     let file = File::open(spec).step_with(|| format!("open the pen spec `{}`", spec.display()))?;
-    let PenSpec { make, serve } = make::read_spec(file)?;
+    let mut spec = make::read_spec(file)?;
+    faults::spoil(&mut spec);
+    let PenSpec { make, serve } = spec;
     if make.is_some() {
         return Err(Failure::new(
             "the pen spec says how to make a pen, but this one is made already",
         ));
     }
     let now = process::identity().step("ask who we are")?;
-    if (now.uid, now.gid) != (serve.user.uid, serve.user.gid) {
+    if (now.uid, now.gid) != (serve.user.uid, serve.user.gid) && !faults::is_off("user") {
         return Err(Failure::new(format!(
             "started as {}:{}, and the pen spec says {}:{}",
             now.uid, now.gid, serve.user.uid, serve.user.gid
@@ -102,7 +112,7 @@ pub(crate) fn serve_container(spec: &Path, directory: &Path) -> Result<(), Failu
     drop(place);
     // Whatever the engine left us. An ordinary user cannot empty the bounding set; it is useless without
     // the others and no-new-privs, and the host judges the facts.
-    if capabilities::drop_all().is_err() {
+    if faults::drop_capabilities().is_err() {
         let left = capabilities::read().step("read our capabilities")?;
         if left.effective | left.permitted | left.inheritable | left.ambient != 0 {
             return Err(Failure::new(
@@ -110,7 +120,9 @@ pub(crate) fn serve_container(spec: &Path, directory: &Path) -> Result<(), Failu
             ));
         }
     }
-    process::set_no_new_privs().step("set no-new-privs")?;
+    if !faults::is_off("no-new-privs") {
+        process::set_no_new_privs().step("set no-new-privs")?;
+    }
     serve_in_place(serve, listener, None)
 }
 
@@ -153,12 +165,9 @@ fn switch_ids(to: &Credentials, writer: IdWriter) -> std::io::Result<()> {
 fn drop_power(user: &Credentials, writer: IdWriter) -> Result<(), Failure> {
     // From here on no set of capabilities moves by itself when ids change, so that the next three steps
     // can be taken in this order.
-    capabilities::lock_securebits().step("lock the secure bits")?;
+    faults::lock_securebits().step("lock the secure bits")?;
     switch_ids(user, writer).step("become the pen's user")?;
-    if faults::is_off("capabilities") {
-        return Ok(());
-    }
-    capabilities::drop_all().step("drop all capabilities")?;
+    faults::drop_capabilities().step("drop all capabilities")?;
     if !faults::is_off("no-new-privs") {
         process::set_no_new_privs().step("set no-new-privs")?;
     }

@@ -57,10 +57,11 @@ fn make(report: &Report) -> Result<(), Failure> {
     match forked.step("clone into new namespaces")? {
         Forked::Child => {
             drop(ours);
-            let Some(Handed { spec, listener, trees }) = receive(theirs.as_fd())? else {
+            let Some(Handed { mut spec, listener, trees }) = receive(theirs.as_fd())? else {
                 return Ok(());
             };
             drop(theirs);
+            faults::spoil(&mut spec);
             let PenSpec { make, serve } = spec;
             init::become_process_1(*make.ok_or_else(no_plan)?, serve, listener, trees, report)
         }
@@ -119,15 +120,17 @@ fn check_ids(ids: &IdPlan) -> Result<(), Failure> {
 }
 
 fn namespaces() -> Namespaces {
-    // Without these three there is nothing to build in.
-    let mut wanted = Namespaces::USER | Namespaces::PID | Namespaces::MOUNT;
-    let others = [
+    let mut wanted = Namespaces::NONE;
+    let all = [
+        (Namespaces::USER, "user-namespace"),
+        (Namespaces::PID, "pid-namespace"),
+        (Namespaces::MOUNT, "mount-namespace"),
         (Namespaces::NETWORK, "net-namespace"),
         (Namespaces::IPC, "ipc-namespace"),
         (Namespaces::UTS, "uts-namespace"),
         (Namespaces::CGROUP, "cgroup-namespace"),
     ];
-    for (namespace, fault) in others {
+    for (namespace, fault) in all {
         if !faults::is_off(fault) {
             wanted = wanted | namespace;
         }
@@ -144,13 +147,17 @@ fn hand_over(child: &Child, to: BorrowedFd<'_>, report: &Report) -> Result<(), F
     };
     let order = [spec.as_fd(), listener.as_fd()];
     sockets::send(to, b"S", &order).step("hand the pen spec over")?;
-    let PenSpec { make, serve: _ } = read_spec(File::from(spec))?;
-    let plan = make.ok_or_else(no_plan)?;
+    let mut spec = read_spec(File::from(spec))?;
+    let plan = spec.make.as_ref().ok_or_else(no_plan)?;
     if plan.namespaces != pen::Namespaces::ALL {
         return Err(Failure::new("the pen spec leaves a namespace out; a pen has all of them"));
     }
     check_ids(&plan.ids)?;
-    write_id_maps(&plan.ids, child.pid())?;
+    faults::spoil(&mut spec);
+    let plan = spec.make.ok_or_else(no_plan)?;
+    if !faults::is_off("user-namespace") {
+        write_id_maps(&plan.ids, child.pid())?;
+    }
     for entry in &plan.cgroups {
         if !faults::is_off("cgroups") {
             fs::write(entry.directory.join("cgroup.procs"), child.pid().to_string())
@@ -263,7 +270,7 @@ pub(crate) fn host_trees(
     let mut trees = Vec::new();
     for step in &plan.root {
         match step {
-            MountStep::Bind { source, flags, submounts, owner, .. } => {
+            MountStep::Bind { source, target, flags, submounts, owner } => {
                 let extent = match submounts {
                     Submounts::Leave => Extent::One,
                     Submounts::Bring => Extent::Tree,
@@ -284,13 +291,14 @@ pub(crate) fn host_trees(
                         return Err(Failure::new(what));
                     }
                 }
-                tree.restrict(bind_flags(*flags), extent)
+                tree.restrict(faults::flags(target, bind_flags(*flags)), extent)
                     .step_with(|| format!("restrict `{}`", source.display()))?;
                 trees.push(tree);
             }
-            MountStep::Device { source, .. } => {
+            MountStep::Device { source, target } => {
                 let tree = host_tree(host.as_fd(), source, Extent::One)?;
-                tree.restrict(MountFlags::NO_SUID | MountFlags::NO_EXEC, Extent::One)
+                let flags = faults::flags(target, MountFlags::NO_SUID | MountFlags::NO_EXEC);
+                tree.restrict(flags, Extent::One)
                     .step_with(|| format!("restrict `{}`", source.display()))?;
                 trees.push(tree);
             }

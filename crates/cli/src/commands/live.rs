@@ -52,6 +52,7 @@ pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<Outcome, Comman
 
 fn line_json(line: &Line) -> Value {
     json!({
+        "kind": line.fact.kind().as_str(),
         "fact": line.fact.to_string(),
         "asked": line.asked,
         "outside": line.outside,

@@ -16,6 +16,7 @@
 mod cgroup;
 mod engine;
 mod failure;
+mod faults;
 mod inspection;
 mod meeting;
 mod pen;
@@ -110,7 +111,8 @@ impl DockerBackend {
         let labels = asked.labels.get_or_insert_default();
         labels.insert(RUN_LABEL.to_owned(), place.id().to_owned());
         let watch = place.watch()?;
-        let id = self.engine.create(spec.identity().name.as_str(), asked.clone())?;
+        let (sent, asked) = faults::spoiled(asked);
+        let id = self.engine.create(spec.identity().name.as_str(), sent)?;
         // From here on the value removes the container, whatever happens.
         let mut container = Container {
             engine: Arc::clone(&self.engine),

@@ -8,6 +8,8 @@
 //! Takes a decided [`NativePen`]; gives a [`Pen`] whose facts hold, or nothing: on every failure
 //! process 1 is killed and what was made for it is removed. No fork happens in this process.
 
+pub(crate) mod faults;
+pub mod leftovers;
 mod plan;
 mod start;
 
@@ -20,7 +22,7 @@ use std::time::Duration;
 use clawpen_os::cgroups::Leaf;
 use clawpen_os::events::{self, Interest};
 use clawpen_os::process::{self, Signal};
-use clawpen_rules::facts::{self as rules_facts, Asked, Line, Mismatch, Observed};
+use clawpen_rules::facts::{self as rules_facts, Asked, Line, Mismatch, Observed, Seen};
 use clawpen_rules::native::NativePen;
 use clawpen_rules::native::ids::IdsRefused;
 use clawpen_wire::pen::Lifetime;
@@ -231,7 +233,7 @@ fn start(request: &Request<'_>, ahead: Option<Maker>) -> Result<Pen, StartFailur
     let mut facts = rules_facts::decide(&asked, &observed).map_err(StartFailure::Facts)?;
     channel.seal().map_err(StartFailure::Report)?;
     let memory = facts::memory(running.pid, user)?;
-    let sealed = rules_facts::decide_sealed(memory);
+    let sealed = rules_facts::decide_sealed(memory, Seen::Outside);
     facts.push(sealed.map_err(|mismatch| StartFailure::Facts(vec![mismatch]))?);
     if let Some(script) = request.pen.setup() {
         start::set_up(&mut channel, script)?;

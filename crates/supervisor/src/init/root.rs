@@ -135,7 +135,7 @@ impl Builder<'_> {
         flags: MountFlags,
         target: &Path,
     ) -> Result<(), Failure> {
-        let mount = Mount::new_filesystem(kind, options, flags)
+        let mount = Mount::new_filesystem(kind, options, faults::flags(target, flags))
             .step_with(|| format!("make a {kind} for `{}`", target.display()))?;
         self.place(&mount, target)?;
         if is_root(target) {

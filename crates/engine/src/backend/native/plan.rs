@@ -3,13 +3,15 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::Once;
 
 use clawpen_os::cgroups::{self, Hierarchies, Leaf};
 use clawpen_os::{landlock, process};
 use clawpen_rules::backend::Backend;
 use clawpen_rules::facts::{
-    Asked, CgroupLimits, Interfaces, LandlockAsked, MapsAsked, MountsAsked,
+    Asked, CgroupLimits, GroupsAsked, Interfaces, LandlockAsked, MapsAsked, MountsAsked,
 };
 use clawpen_rules::native::ids::{self, Helpers, IdMaps, Range, Starter, Writer};
 use clawpen_rules::native::{Bound, Cpu, Keeper, NativePen, PenUser, Rlimit, RlimitKind};
@@ -19,7 +21,7 @@ use clawpen_wire::pen::{
 };
 use clawpen_wire::supervisor::EnvVar;
 
-use super::{Request, Requirement, StartFailure};
+use super::{Request, Requirement, StartFailure, leftovers};
 use crate::facts::NAMESPACES;
 use crate::machine::Subordinate;
 use crate::pen_view::{self, Host, Ownership};
@@ -56,6 +58,10 @@ pub(super) fn plan(request: &Request<'_>) -> Result<Plan, StartFailure> {
     let asked = Asked {
         backend: Backend::Native,
         user: pen.user(),
+        groups: match maps.writer() {
+            Writer::Root | Writer::Helpers => GroupsAsked::None,
+            Writer::Single => GroupsAsked::Nameless,
+        },
         ids: Some(MapsAsked { uids: maps.uids().to_vec(), gids: maps.gids().to_vec() }),
         namespaces: NAMESPACES.to_vec(),
         mounts: MountsAsked::Exactly(view.mounts),
@@ -133,12 +139,20 @@ pub(crate) fn subordinate() -> Subordinate {
     }
 }
 
-/// Whether both helpers are where the maker looks for them.
+/// Whether both helpers are where the maker looks for them, with the power that they need.
 pub(crate) fn helpers() -> Helpers {
     let has = |name: &str| {
-        HELPER_DIRECTORIES.iter().any(|directory| Path::new(directory).join(name).exists())
+        let places = HELPER_DIRECTORIES.iter().map(|directory| Path::new(directory).join(name));
+        places.filter(|program| program.exists()).take(1).any(|program| has_power(&program))
     };
     if has("newuidmap") && has("newgidmap") { Helpers::Present } else { Helpers::Missing }
+}
+
+/// Some systems make them set-user-id, others give them a capability; without either they can only say
+/// no.
+fn has_power(program: &Path) -> bool {
+    let is_set_id = fs::metadata(program).is_ok_and(|found| found.mode() & 0o4000 != 0);
+    is_set_id || rustix::fs::getxattr(program, "security.capability", &mut [0_u8; 64][..]).is_ok()
 }
 
 fn check_required(request: &Request<'_>, maps: &IdMaps) -> Result<(), StartFailure> {
@@ -233,12 +247,13 @@ fn cgroup(
     }
     let failed = |cause| StartFailure::System { what: "make a control group", cause };
     let hierarchies = Hierarchies::find().map_err(failed)?;
-    let wanted = cgroups::Limits {
+    let wanted = super::faults::spoiled(cgroups::Limits {
         memory_bytes: asked.memory,
         pids: asked.pids,
         cpu_millis: asked.cpu_millis,
-    };
-    let name = format!("clawpen-{}-{}", request.name, super::start::unique());
+    });
+    sweep_once(request);
+    let name = leftovers::group_name(request.name, super::start::number()).map_err(failed)?;
     let leaf = Leaf::create(&hierarchies, &name, &wanted).map_err(failed)?;
     let unified = hierarchies.unified().map(Path::to_path_buf);
     let entries = leaf
@@ -252,6 +267,12 @@ fn cgroup(
         })
         .collect();
     Ok((Some(leaf), entries, asked))
+}
+
+/// Somebody who was killed could not remove his group. Once is enough for a process that makes many.
+fn sweep_once(request: &Request<'_>) {
+    static SWEPT: Once = Once::new();
+    SWEPT.call_once(|| drop(leftovers::sweep(Path::new(request.state_dir))));
 }
 
 /// What the kernel says the group enforces; nothing if the process is not in it.

@@ -13,7 +13,7 @@ use clawpen_os::{beneath, sockets};
 use clawpen_wire::pen::PenSpec;
 use clawpen_wire::supervisor::End;
 
-use super::{Request, StartFailure};
+use super::{Request, StartFailure, leftovers};
 use crate::channel::{Captured, Channel, Command};
 use crate::supervisor_image::{Maker, ProcessOne};
 
@@ -31,10 +31,10 @@ pub(super) struct Made {
     pub(super) stream: UnixStream,
 }
 
-/// A number that no other pen of this machine has right now.
-pub(super) fn unique() -> String {
+/// A number that no other pen of this process has.
+pub(super) fn number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> StartFailure {
@@ -63,8 +63,10 @@ struct RunDirectory(PathBuf);
 
 impl RunDirectory {
     fn make(request: &Request<'_>) -> Result<Self, StartFailure> {
-        let parent = Path::new(request.state_dir).join("clawpen/run");
-        let own = parent.join(format!("{}-{}", request.name, unique()));
+        let parent = Path::new(request.state_dir).join(leftovers::RUN);
+        let name = leftovers::name(request.name, number())
+            .map_err(failed("name the pen's own directory"))?;
+        let own = parent.join(name);
         let private = || {
             let mut builder = DirBuilder::new();
             builder.mode(0o700);
@@ -78,11 +80,6 @@ impl RunDirectory {
                     .map_err(failed("make the directory for sockets"))?;
                 private().create(&own)
             }
-            // Left by a process that had our number and was killed.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                std::fs::remove_dir_all(&own).map_err(failed("clear an old pen's directory"))?;
-                private().create(&own)
-            }
             other => other,
         };
         made.map_err(failed("make the pen's own directory"))?;
@@ -92,7 +89,7 @@ impl RunDirectory {
 
 impl Drop for RunDirectory {
     fn drop(&mut self) {
-        // What stays is private and of no use; the next pen of that name clears it.
+        // What stays is private and of no use, and swept later.
         drop(std::fs::remove_file(self.0.join(SOCKET)));
         drop(std::fs::remove_dir(&self.0));
     }
