@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
-use clawpen_os::events::{self, Epoll, Event, Interest, SignalFd};
+use clawpen_os::events::{self, Epoll, Event, Interest, Origin, SignalFd};
 use clawpen_os::namespaces::Namespaces;
 use clawpen_os::process::{self, Child, Forked, Pid, Signal};
 use clawpen_os::sockets;
@@ -200,11 +200,11 @@ impl Server {
 
     fn take_signals(&mut self) {
         while let Ok(Some(received)) = self.signals.read() {
-            // Anyone inside may send a signal; only the kernel and the host are heard. A made-up SIGCHLD
-            // makes us look for ended children and find none.
+            // Anyone inside may send a signal, and choose what it says of its sender; only the host is
+            // heard. A made-up SIGCHLD makes us look for ended children and find none.
             if received.signal == Signal::CHLD {
                 self.reap();
-            } else if received.sender == 0 {
+            } else if received.origin == Origin::Outside {
                 self.over = true;
             }
         }
