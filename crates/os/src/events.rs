@@ -167,10 +167,14 @@ pub struct Received {
 /// descriptor's owner gets (`F_SETSIG`) carries none, which reads as 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// `kill` by a process outside this pid namespace. Also what the kernel says of a signal for which it
-    /// had no room to note the sender, so a receiver that trusts this must have more room
-    /// (`RLIMIT_SIGPENDING`) than any sender can fill.
-    Outside,
+    /// `kill` by a process outside this pid namespace, of this user as our user namespace numbers him.
+    ///
+    /// The kernel says the same, with user 0, of a signal for which it had no room to note the sender
+    /// (`RLIMIT_SIGPENDING`): user 0 is to be believed only where nobody inside can fill that room.
+    Outside {
+        /// The sender's user.
+        user: u32,
+    },
     /// `kill` or `tgkill` by this process of our pid namespace.
     Process(i32),
     /// The kernel itself: a child ended, a descriptor is ready, the terminal.
@@ -180,9 +184,9 @@ pub enum Origin {
 }
 
 impl Origin {
-    fn new(code: i32, sender: i32) -> Self {
+    fn new(code: i32, sender: i32, user: u32) -> Self {
         match code {
-            libc::SI_USER if sender == 0 => Self::Outside,
+            libc::SI_USER if sender == 0 => Self::Outside { user },
             libc::SI_USER | libc::SI_TKILL => Self::Process(sender),
             code if code > 0 => Self::Kernel,
             _ => Self::Claimed,
@@ -221,7 +225,7 @@ impl SignalFd {
         // SAFETY: the structure holds numbers only, zeroed before and written by the kernel.
         let info = unsafe { info.assume_init() };
         let Some(signal) = Signal::new(info.ssi_signo.cast_signed()) else { return Ok(None) };
-        let origin = Origin::new(info.ssi_code, info.ssi_pid.cast_signed());
+        let origin = Origin::new(info.ssi_code, info.ssi_pid.cast_signed(), info.ssi_uid);
         Ok(Some(Received { signal, origin }))
     }
 }
