@@ -66,15 +66,33 @@ fn one_suite(suite: &str, args: &[String]) -> Result<()> {
         bail!("no suite `{suite}` in tests/tests");
     }
     let services = Services::start()?;
+    // Tests start the real programs, and a test build does not make those.
+    run_command(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
     let mut tests = runner();
     tests.args(["-p", "clawpen-tests", "--test", suite]).args(args);
+    if suite == "escape" {
+        // Its table is wanted even though everything went well.
+        show_output(&mut tests);
+    }
     let result = run_command(services.known_to(&mut tests));
     services.stop()?;
     result
 }
 
+fn show_output(tests: &mut Command) {
+    if has_nextest() {
+        tests.args(["--success-output", "immediate"]);
+    } else {
+        tests.args(["--", "--nocapture"]);
+    }
+}
+
+fn has_nextest() -> bool {
+    works(&mut cargo(&["nextest", "--version"]))
+}
+
 fn runner() -> Command {
-    if works(&mut cargo(&["nextest", "--version"])) {
+    if has_nextest() {
         // A crate without tests is no failure.
         return cargo(&["nextest", "run", "--no-fail-fast", "--no-tests", "pass"]);
     }

@@ -39,8 +39,8 @@ const SYSTEM: &[&str] = &["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 /// Private memory in every pen, whatever the config lists.
 const MEMORY: &[&str] = &["/tmp", "/var/tmp", "/run", "/dev/shm"];
-/// Open to everyone, and of the whole host: its memory, keys, timers, symbols; what the kernel does
-/// on a key. What only the host's root may read is shut anyway: no id of a pen is his.
+/// Open to everyone, and of the whole host: its memory, keys, timers, symbols, interrupts (from
+/// which key strokes can be told); what the kernel does on a key. What only the host's root may read is shut anyway: no id of a pen is his.
 const MASKED: &[&str] = &[
     "/proc/kcore",
     "/proc/keys",
@@ -49,8 +49,11 @@ const MASKED: &[&str] = &[
     "/proc/sched_debug",
     "/proc/kallsyms",
     "/proc/latency_stats",
+    "/proc/interrupts",
     "/proc/sysrq-trigger",
 ];
+/// Room of a private memory for each file that it may hold: files take memory even if they are empty.
+const BYTES_PER_FILE: u64 = 1024;
 /// Settings of the kernel, some of which belong to the pen's own network: to be read only.
 const READ_ONLY: &[&str] = &["/proc/sys"];
 /// The file system of one pen.
@@ -203,7 +206,7 @@ impl Builder {
             self.step(MountStep::Tmpfs {
                 target: path.into(),
                 size: *bytes,
-                inodes: 0,
+                inodes: bytes / BYTES_PER_FILE,
                 permissions: *mode,
                 flags: MountFlags { bits },
             });

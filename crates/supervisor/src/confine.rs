@@ -24,7 +24,7 @@ use std::path::Path;
 use clawpen_os::beneath::{self, Open};
 use clawpen_os::landlock::{self, Access, Ruleset, Scope, TcpPorts};
 use clawpen_os::process::{self, Signal};
-use clawpen_os::rlimits::{Limit, Resource};
+use clawpen_os::rlimits::{self, Limit, Resource};
 use clawpen_os::seccomp::{self, Program};
 use clawpen_os::spawn::{Image, Plan, Session};
 use clawpen_wire::pen::{LandlockAccess, LandlockPlan, ResourceLimit, ServePlan};
@@ -84,7 +84,9 @@ pub(crate) enum Executable {
 
 impl Confinement {
     pub(crate) fn prepare(plan: &ServePlan) -> Result<Self, Failure> {
-        let limits = plan.rlimits.iter().map(limit).collect::<Result<_, _>>()?;
+        let mut limits = plan.rlimits.iter().map(limit).collect::<Result<Vec<_>, _>>()?;
+        leave_room_for_signals(&mut limits)?;
+        take_no_cores(&mut limits)?;
         let landlock = if faults::is_off("landlock") { None } else { ruleset(&plan.landlock)? };
         let seccomp = Program::from_bytes(&plan.seccomp).step("read the seccomp program")?;
         Ok(Self { limits, landlock, seccomp })
@@ -131,6 +133,36 @@ impl Confinement {
         }
         plan
     }
+}
+
+/// Commands may fill half of the room that process 1 has for pending signals. All of one user share what is
+/// filled: in a full one the kernel would no longer note who sends, and a signal from inside would look as
+/// if it came from the host.
+fn leave_room_for_signals(limits: &mut Vec<(Resource, Limit)>) -> Result<(), Failure> {
+    let own = rlimits::get(Resource::PendingSignals).step("read a limit")?.soft;
+    let Some(half) = own.map(|own| own / 2) else { return Ok(()) };
+    let lower = |asked: Option<u64>| Some(asked.map_or(half, |asked| asked.min(half)));
+    let room = limits.iter_mut().find(|(resource, _)| *resource == Resource::PendingSignals);
+    match room {
+        Some((_, limit)) => {
+            *limit = Limit { soft: lower(limit.soft), hard: lower(limit.hard) };
+        }
+        None => {
+            limits.push((Resource::PendingSignals, Limit { soft: Some(half), hard: Some(half) }))
+        }
+    }
+    Ok(())
+}
+
+/// One byte: no core file can be written, and unlike zero it also keeps the kernel from starting a program
+/// of the host, as its root, that takes one. A plan that names the limit has its way.
+fn take_no_cores(limits: &mut Vec<(Resource, Limit)>) -> Result<(), Failure> {
+    let own = rlimits::get(Resource::Core).step("read a limit")?.hard;
+    let is_named = limits.iter().any(|(resource, _)| *resource == Resource::Core);
+    if !is_named && own.is_none_or(|own| own >= 1) {
+        limits.push((Resource::Core, Limit { soft: Some(1), hard: Some(1) }));
+    }
+    Ok(())
 }
 
 fn limit(limit: &ResourceLimit) -> Result<(Resource, Limit), Failure> {

@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
-use clawpen_os::events::{self, Epoll, Event, Interest, SignalFd};
+use clawpen_os::events::{self, Epoll, Event, Interest, Origin, SignalFd};
 use clawpen_os::namespaces::Namespaces;
 use clawpen_os::process::{self, Child, Forked, Pid, Signal};
 use clawpen_os::sockets;
@@ -69,6 +69,10 @@ pub(crate) struct Server {
     first: Option<ConnectionId>,
     nobody_came: Option<Instant>,
     instance: u64,
+    /// Whether ids are the host's own, as in a container without a user namespace. There user 0 may be who
+    /// stops the container; in a pen nobody outside has that number, and it means that the kernel has lost
+    /// the sender of a signal, which pens of one user can bring about together.
+    has_host_ids: bool,
     sealed: bool,
     over: bool,
     buffer: Vec<u8>,
@@ -113,6 +117,7 @@ impl Server {
             first: None,
             nobody_came,
             instance: random(),
+            has_host_ids: has_host_ids(),
             sealed: false,
             over: false,
             buffer: vec![0; PIECE],
@@ -274,12 +279,12 @@ impl Server {
 
     fn take_signals(&mut self) {
         while let Ok(Some(received)) = self.signals.read() {
-            // Anyone inside may send a signal; only the kernel and the host are heard. A made-up SIGCHLD
-            // makes us look for ended children and find none.
-            if received.signal == Signal::CHLD {
-                self.reap();
-            } else if received.sender == 0 {
-                self.over = true;
+            // Anyone inside may send a signal, and choose what it says of its sender; only the host is
+            // heard. A made-up SIGCHLD makes us look for ended children and find none.
+            match received.origin {
+                _ if received.signal == Signal::CHLD => self.reap(),
+                Origin::Outside { user } => self.over |= user != 0 || self.has_host_ids,
+                Origin::Process(_) | Origin::Kernel | Origin::Claimed => {}
             }
         }
     }
@@ -432,6 +437,12 @@ impl Server {
             connection.fail(CONTROL, exec::failed(ErrorCode::Protocol, what));
         }
     }
+}
+
+/// Whether the map of users is the one that the host itself has: everybody is himself.
+fn has_host_ids() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 fn shim_is(command: &Command, pid: Pid) -> bool {
