@@ -89,6 +89,18 @@ impl Confinement {
         Ok(Self { limits, landlock, seccomp })
     }
 
+    /// Puts the limit of processes on the caller, a shim: what counts is the limit of the one who forks. With
+    /// it a full pen starts no command more, and says so.
+    pub(crate) fn limit_processes(&self) -> io::Result<()> {
+        let is_that = |(resource, _): &&(Resource, Limit)| *resource == Resource::Processes;
+        match self.limits.iter().find(is_that) {
+            Some((resource, limit)) if !faults::is_off("rlimits") => {
+                rlimits::set(*resource, *limit)
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// The start of `prepared`, with everything put on.
     pub(crate) fn plan<'a>(&'a self, prepared: &'a Prepared) -> Plan<'a> {
         let image = match &prepared.program {
@@ -134,7 +146,7 @@ fn leave_room_for_signals(limits: &mut Vec<(Resource, Limit)>) -> Result<(), Fai
             *limit = Limit { soft: lower(limit.soft), hard: lower(limit.hard) };
         }
         None => {
-            limits.push((Resource::PendingSignals, Limit { soft: Some(half), hard: Some(half) }))
+            limits.push((Resource::PendingSignals, Limit { soft: Some(half), hard: Some(half) }));
         }
     }
     Ok(())

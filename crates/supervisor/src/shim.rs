@@ -45,7 +45,10 @@ pub(crate) fn run(prepared: Prepared, confinement: &Confinement, status: OwnedFd
 
 fn watch(prepared: Prepared, confinement: &Confinement, status: BorrowedFd<'_>) -> io::Result<()> {
     process::set_child_subreaper()?;
-    let started = confinement.plan(&prepared).spawn();
+    let started = confinement
+        .limit_processes()
+        .map_err(|cause| SpawnError { step: Step::Limits, cause })
+        .and_then(|()| confinement.plan(&prepared).spawn());
     // The command's ends of its pipes: while we held one, no reader would see its end.
     drop(prepared);
     let child = match started {
