@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! in the shim, once                            what is dear to make and is inherited for good
+//!   the limit of processes                     what counts is the limit of the one who forks
 //!   no-new-privs                               the two below need it
 //!   Landlock
 //!   seccomp                                    last: the shim needs nothing that a command does not
 //! in the command's process
 //!   session, descriptors, terminal, directory
-//!   resource limits                            not for the shim, which must live to report
+//!   the other resource limits                  not for the shim, which must live to report
 //!   every other descriptor closed              nothing of process 1 is left in the child
 //! execve
 //! ```
@@ -94,6 +95,7 @@ impl Confinement {
 
     /// Confines the calling process, a shim, and with it everything that it will ever start.
     pub(crate) fn put_on(&self) -> io::Result<()> {
+        self.limit_processes()?;
         let has_filter = !faults::is_off("seccomp");
         // Process 1 has set it for itself as well. The two below need it, whatever a test leaves out.
         if self.landlock.is_some() || has_filter || !faults::is_off("no-new-privs") {
@@ -106,6 +108,18 @@ impl Confinement {
             seccomp::install(&self.seccomp)?;
         }
         Ok(())
+    }
+
+    /// Puts the limit of processes on the caller, a shim: what counts is the limit of the one who forks. With
+    /// it a full pen starts no command more, and says so.
+    fn limit_processes(&self) -> io::Result<()> {
+        let is_that = |(resource, _): &&(Resource, Limit)| *resource == Resource::Processes;
+        match self.limits.iter().find(is_that) {
+            Some((resource, limit)) if !faults::is_off("rlimits") => {
+                rlimits::set(*resource, *limit)
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// The start of `prepared` by a shim that is confined already.
@@ -148,7 +162,7 @@ fn leave_room_for_signals(limits: &mut Vec<(Resource, Limit)>) -> Result<(), Fai
             *limit = Limit { soft: lower(limit.soft), hard: lower(limit.hard) };
         }
         None => {
-            limits.push((Resource::PendingSignals, Limit { soft: Some(half), hard: Some(half) }))
+            limits.push((Resource::PendingSignals, Limit { soft: Some(half), hard: Some(half) }));
         }
     }
     Ok(())

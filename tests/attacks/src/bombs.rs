@@ -16,7 +16,10 @@ pub(crate) fn bomb(kind: &str) -> io::Result<()> {
         "output" => output(),
         "tmpfs" => fill(),
         "deaf" => deaf(),
-        "daemon" => daemon(),
+        "daemon" => {
+            daemon();
+            Ok(())
+        }
         "stopped" => stopped(),
         other => Err(io::Error::other(format!("no bomb is called `{other}`"))),
     }
@@ -69,7 +72,7 @@ fn descriptors() -> io::Result<()> {
 }
 
 fn output() -> io::Result<()> {
-    let piece = [b'x'; 64 << 10];
+    let piece = vec![b'x'; 64 << 10];
     loop {
         io::stdout().write_all(&piece)?;
     }
@@ -90,25 +93,24 @@ fn ignore(signal: i32) {
 
 fn deaf() -> io::Result<()> {
     [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT].into_iter().for_each(ignore);
-    detach()?;
+    detach();
     hold()
 }
 
 /// The first process ends at once; what it left wants to stay.
-fn daemon() -> io::Result<()> {
+fn daemon() {
     for _ in 0..3 {
-        detach()?;
+        detach();
     }
-    Ok(())
 }
 
 fn stopped() -> io::Result<()> {
-    detach()?;
+    detach();
     call3(libc::SYS_kill, std::process::id() as usize, number_of(libc::SIGSTOP), 0).map(drop)
 }
 
 /// A grandchild in a session of its own that nobody waits for, deaf, and not to be told of our end.
-fn detach() -> io::Result<()> {
+fn detach() {
     // SAFETY: this program has one thread; the child forks once more and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -124,7 +126,6 @@ fn detach() -> io::Result<()> {
     let mut status = 0;
     // SAFETY: waitpid fills the integer that the pointer leads to.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
-    Ok(())
 }
 
 /// Swaps `ROOT/place` (a directory) with a link that leads to `OUTSIDE`, `ROOT/name` (a file) with a link

@@ -36,10 +36,9 @@ impl Attempt {
         let went = match how {
             // With process 1 the whole pen has gone.
             "0" | "pen-ended" => Went::Open,
-            "10" => Went::Stopped,
             "20" => Went::CannotTry,
-            // Killed by a filter, by the end of memory or for taking too long.
-            "signal 9" | "signal 31" | "124" | "137" | "159" => Went::Stopped,
+            // By its own word, or killed: by a filter, by the end of memory, for taking too long.
+            "10" | "signal 9" | "signal 31" | "124" | "137" | "159" => Went::Stopped,
             other => bail!("it ended with {other}: {said}"),
         };
         let said =
@@ -142,7 +141,7 @@ pub(crate) fn docker_run(stage: &Stage, names: &[String]) -> Result<Attempts> {
         containers.remove("attacked")?;
         containers.start("attacked", &["sleep", "infinity"])?;
         let mut command = containers.docker(&["exec", "--workdir", "/workspace"]);
-        command.arg(containers.name("attacked")).args(["/attacks/attack", "each", done]);
+        command.arg(Containers::name("attacked")).args(["/attacks/attack", "each", done]);
         Ok(command)
     })?;
     ensure_unharmed(&canaries)?;
@@ -213,7 +212,7 @@ impl Containers {
         Ok(Self { attacks, workspace, variables })
     }
 
-    fn name(&self, role: &str) -> String {
+    fn name(role: &str) -> String {
         format!("clawpen-test-rival-{role}-{}", std::process::id())
     }
 
@@ -228,7 +227,7 @@ impl Containers {
 
     fn start(&self, role: &str, words: &[&str]) -> Result<()> {
         let mut command = self.docker(&["run", "--detach", "--user", "0"]);
-        command.arg("--name").arg(self.name(role));
+        command.arg("--name").arg(Self::name(role));
         command.arg("--volume").arg(format!("{}:/attacks:ro", self.attacks.display()));
         command.arg("--volume").arg(format!("{}:/workspace", self.workspace.display()));
         let output = command.arg(docker::BASE).args(words).output()?;
@@ -237,7 +236,7 @@ impl Containers {
     }
 
     fn remove(&self, role: &str) -> Result<()> {
-        self.docker(&["rm", "--force"]).arg(self.name(role)).output()?;
+        self.docker(&["rm", "--force"]).arg(Self::name(role)).output()?;
         Ok(())
     }
 }

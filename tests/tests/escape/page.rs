@@ -54,15 +54,15 @@ fn word(mechanism: &Mechanism, column: &Column) -> &'static str {
 /// For the terminal.
 pub(crate) fn table(mechanisms: &[Mechanism], columns: &[Column]) -> String {
     let mut text = format!("{:24}", "mechanism");
-    columns.iter().for_each(|column| {
+    for column in columns {
         let _ = write!(text, "{:11}", column.name);
-    });
+    }
     text.push_str("what it tries\n");
     for mechanism in mechanisms {
         let _ = write!(text, "{:24}", mechanism.name);
-        columns.iter().for_each(|column| {
+        for column in columns {
             let _ = write!(text, "{:11}", word(mechanism, column));
-        });
+        }
         let _ = writeln!(text, "{}", mechanism.about);
     }
     text
@@ -95,15 +95,15 @@ fn page(mechanisms: &[Mechanism], columns: &[Column]) -> Result<String> {
         summary(mechanisms, columns)
     );
     text.push_str("## Mechanisms\n\n| Mechanism | What it tries |");
-    columns.iter().for_each(|column| {
+    for column in columns {
         let _ = write!(text, " {} |", column.name);
-    });
+    }
     let _ = writeln!(text, "\n|---|---|{}", "---|".repeat(columns.len()));
     for mechanism in mechanisms {
         let _ = write!(text, "| `{}` | {} |", mechanism.name, mechanism.about);
-        columns.iter().for_each(|column| {
+        for column in columns {
             let _ = write!(text, " {} |", word(mechanism, column));
-        });
+        }
         text.push('\n');
     }
     text.push_str(

@@ -18,7 +18,7 @@ fn no_race_leads_a_file_operation_out_of_its_root() -> Result<()> {
 }
 
 /// How long the control may try each operation before it counts as lost.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Does it once by path, after the path was found to be inside; tells whether it came out outside.
 type Naive = fn(&Path, &Path) -> io::Result<bool>;
@@ -87,6 +87,8 @@ fn loses(root: &Path, outside: &Path, naive: Naive) -> Result<u64> {
         ensure!(Instant::now() < deadline, "{rounds} rounds");
         rounds += 1;
         let is_inside = fs::canonicalize(&place).is_ok_and(|real| real.starts_with(root));
+        // Whoever checks has something to do before he uses; this is the least of it.
+        std::thread::yield_now();
         if is_inside && naive(&place, outside).unwrap_or(false) {
             return Ok(rounds);
         }

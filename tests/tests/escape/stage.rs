@@ -73,7 +73,7 @@ impl Stage {
         match maker {
             Maker::User(user) => {
                 chown(&state, Some(user.uid), Some(user.gid))?;
-                command.env("CLAWPEN_NO_MEMORY_LIMIT", "1");
+                command.env("CLAWPEN_WITHOUT_CGROUP", "1");
                 command.arg("native");
             }
             Maker::Root => {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -18,11 +19,8 @@ impl User {
     /// Makes one. `useradd` sets the ids aside that `newuidmap` will give out.
     pub(crate) fn new(role: &str) -> Result<Self> {
         let name = format!("clawpen-{role}-{}", std::process::id());
-        let made = Command::new("/usr/sbin/useradd")
-            .args(["--create-home", "--user-group", "--shell", "/bin/sh", &name])
-            .output()
-            .context("useradd")?;
-        ensure!(made.status.success(), "useradd: {}", String::from_utf8_lossy(&made.stderr));
+        let words = ["--create-home", "--user-group", "--shell", "/bin/sh", &name];
+        patiently("/usr/sbin/useradd", &words)?;
         let users = std::fs::read_to_string("/etc/passwd")?;
         let line = users.lines().find(|line| line.starts_with(&format!("{name}:")));
         let fields: Vec<&str> = line.context("the new user is not listed")?.split(':').collect();
@@ -52,7 +50,20 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        // Says on standard error what it could not remove.
-        let _ = Command::new("/usr/sbin/userdel").args(["--remove", &self.name]).output();
+        let _ = patiently("/usr/sbin/userdel", &["--remove", &self.name]);
+    }
+}
+
+/// The files of users have one lock, and tests run side by side: while another has it, try again.
+fn patiently(program: &str, words: &[&str]) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let done = Command::new(program).args(words).output().context("package `passwd`")?;
+        if done.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        ensure!(said.contains("lock") && Instant::now() < deadline, "{program}: {said}");
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
