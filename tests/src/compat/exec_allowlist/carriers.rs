@@ -33,6 +33,8 @@ pub(super) fn role(argv: &[String]) -> Role {
         let is_one = |word: &&String| wanted.iter().any(|start| word.starts_with(start));
         words.iter().find(is_one).map(|word| word.split('=').next().unwrap_or(word).to_owned())
     };
+    // A beginning of a long option stands for the whole.
+    let long = |wanted: &[&str]| beginning(words, wanted);
     let by = match program.as_str() {
         shell if SHELLS.contains(&shell) => return shell_role(shell, words),
         "find" => {
@@ -40,13 +42,13 @@ pub(super) fn role(argv: &[String]) -> Role {
         }
         "git" => git(words),
         "tar" => tar(words),
-        "rg" => starts(&["--pre", "--hostname-bin"]),
-        "sort" => starts(&["--compress"]),
-        "rsync" => starts(&["-e", "--rsh", "--rsync-path"]),
+        "rg" => long(&["--pre", "--hostname-bin"]),
+        "sort" => long(&["--compress-program"]),
+        "rsync" => long(&["--rsh", "--rsync-path"]).or_else(|| starts(&["-e"])),
         "scp" => starts(&["-S", "-o", "-F"]),
         "docker" => has(&["run", "exec", "create", "build", "buildx", "compose", "cp"]),
         "kubectl" => has(&["exec", "run", "debug", "cp"]),
-        "wget" => starts(&["-e", "--execute", "--use-askpass"]),
+        "wget" => long(&["--execute", "--use-askpass"]).or_else(|| starts(&["-e"])),
         "openssl" => has(&["-engine", "-provider", "engine"]),
         "sed" => sed(words),
         program if ALWAYS.contains(&program) => Some(program.to_owned()),
@@ -56,18 +58,34 @@ pub(super) fn role(argv: &[String]) -> Role {
 }
 
 fn git(words: &[String]) -> Option<String> {
-    const LONG: &[&str] =
-        &["--exec", "--upload-pack", "--receive-pack", "--ext-diff", "--config-env"];
-    const VERBS: &[&str] =
-        &["bisect", "submodule", "config", "filter-branch", "difftool", "mergetool"];
-    let is_long = |word: &&String| LONG.iter().any(|start| word.starts_with(start));
-    let long =
-        words.iter().find(is_long).map(|word| word.split('=').next().unwrap_or(word).to_owned());
+    const LONG: &[&str] = &[
+        "--config-env",
+        "--exec",
+        "--exec-path",
+        "--ext-diff",
+        "--extcmd",
+        "--open-files-in-pager",
+        "--receive-pack",
+        "--textconv",
+        "--tool",
+        "--upload-pack",
+    ];
+    const VERBS: &[&str] = &[
+        "bisect",
+        "submodule",
+        "config",
+        "daemon",
+        "filter-branch",
+        "difftool",
+        "mergetool",
+        "shell",
+    ];
+    let long = beginning(words, LONG);
     let mut verb = None;
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         match word.as_str() {
-            "-C" | "--git-dir" | "--work-tree" => drop(rest.next()),
+            "-C" | "--git-dir" | "--work-tree" | "--namespace" => drop(rest.next()),
             word if word.starts_with("-c") => return Some("-c".to_owned()),
             word if word.starts_with('-') => {}
             word => {
@@ -78,7 +96,7 @@ fn git(words: &[String]) -> Option<String> {
     }
     let runs = |letter: &str| rest.clone().any(|word| word.starts_with(letter));
     let short = match verb.as_deref() {
-        Some("clone" | "ls-remote") if runs("-u") => Some("-u".to_owned()),
+        Some("clone" | "ls-remote" | "fetch-pack") if runs("-u") => Some("-u".to_owned()),
         Some("clone") if runs("-c") => Some("-c".to_owned()),
         Some("rebase") if runs("-x") => Some("-x".to_owned()),
         Some("rebase") if runs("-i") => Some("-i".to_owned()),
@@ -86,6 +104,16 @@ fn git(words: &[String]) -> Option<String> {
         _ => None,
     };
     long.or(short).or(verb.filter(|verb| VERBS.contains(&verb.as_str())))
+}
+
+/// The long option of which one of the words before `--` is a beginning.
+fn beginning(words: &[String], wanted: &[&str]) -> Option<String> {
+    let options = words.iter().take_while(|word| *word != "--");
+    let mut flags =
+        options.filter(|word| word.starts_with("--")).map(|word| word.split('=').next());
+    flags
+        .find_map(|flag| wanted.iter().find(|long| long.starts_with(flag.unwrap_or("?"))))
+        .map(|long| (*long).to_owned())
 }
 
 fn tar(words: &[String]) -> Option<String> {
@@ -111,9 +139,9 @@ fn tar(words: &[String]) -> Option<String> {
 /// A substitution with harmless flags, or one letter after an address, edits text only.
 fn sed(words: &[String]) -> Option<String> {
     let script = words.iter().find(|word| !word.starts_with('-'));
-    if let Some(flag) =
-        words.iter().find(|w| w.starts_with('-') && !["-n", "-E", "-r", "-e"].contains(&w.as_str()))
-    {
+    if let Some(flag) = words.iter().find(|w| {
+        w.starts_with('-') && !["-n", "-E", "-r", "-e", "--version", "--help"].contains(&w.as_str())
+    }) {
         return Some(flag.clone());
     }
     let is_plain = script.is_none_or(|script| {
@@ -236,10 +264,11 @@ fn interpreter(program: &str, words: &[String]) -> Role {
         match word.as_str() {
             "-" => return Role::Carrier(program.to_owned()),
             "--" => {
-                return rest
-                    .next()
+                let script = rest.next().filter(|word| !word.is_empty() && *word != "-");
+                return script
                     .map_or(Role::Carrier(program.to_owned()), |w| Role::Script(w.clone()));
             }
+            "" => return Role::Carrier(program.to_owned()),
             "--version" | "--help" => tells = true,
             word if word.starts_with("--") => {
                 let flag = word.split('=').next().unwrap_or(word);
