@@ -315,20 +315,34 @@ fn git(words: &[String]) -> Option<String> {
     })
 }
 
-/// `tar` takes its letters with or without a dash in the first word.
+/// `tar` takes its letters with or without a dash in the first word. It also starts whatever packs
+/// and unpacks for it, by name.
 fn tar(words: &[String]) -> Option<String> {
+    const LETTERS: &str = "IFzjJZa";
     const LONG: &[&str] = &[
+        "--auto-compress",
+        "--bzip2",
         "--checkpoint-action",
+        "--compress",
+        "--gunzip",
+        "--gzip",
         "--info-script",
+        "--lzip",
+        "--lzma",
+        "--lzop",
         "--new-volume-script",
         "--rmt-command",
         "--rsh-command",
         "--to-command",
+        "--uncompress",
+        "--ungzip",
         "--use-compress-program",
+        "--xz",
+        "--zstd",
     ];
     let bundled = words.first().filter(|word| !word.starts_with('-'));
-    let bundled = bundled.and_then(|word| word.chars().find(|letter| "IF".contains(*letter)));
-    bundled.map(|letter| format!("-{letter}")).or_else(|| option(words, "IF", LONG))
+    let bundled = bundled.and_then(|word| word.chars().find(|letter| LETTERS.contains(*letter)));
+    bundled.map(|letter| format!("-{letter}")).or_else(|| option(words, LETTERS, LONG))
 }
 
 #[cfg(test)]

@@ -125,6 +125,18 @@ fn tar(words: &[String]) -> Option<String> {
         "--new-volume-script",
         "--rsh-command",
         "--rmt-command",
+        "--auto-compress",
+        "--bzip2",
+        "--compress",
+        "--gunzip",
+        "--gzip",
+        "--lzip",
+        "--lzma",
+        "--lzop",
+        "--uncompress",
+        "--ungzip",
+        "--xz",
+        "--zstd",
     ];
     words.iter().enumerate().find_map(|(index, word)| {
         if word.starts_with("--") {
@@ -132,7 +144,7 @@ fn tar(words: &[String]) -> Option<String> {
             return LONG.iter().find(|long| long.starts_with(flag)).map(|long| (*long).to_owned());
         }
         let letters = if index == 0 { Some(word.as_str()) } else { word.strip_prefix('-') };
-        letters?.chars().find(|c| "IF".contains(*c)).map(|c| format!("-{c}"))
+        letters?.chars().find(|c| "IFzjJZa".contains(*c)).map(|c| format!("-{c}"))
     })
 }
 
