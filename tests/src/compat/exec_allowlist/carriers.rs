@@ -3,7 +3,8 @@
 use super::text::name;
 
 /// Programs that always do.
-const ALWAYS: &[&str] = &["awk", "mawk", "xargs", "make", "ssh", "npm", "npx", "less", "vim"];
+const ALWAYS: &[&str] =
+    &["awk", "mawk", "xargs", "make", "ssh", "npm", "npx", "less", "vim", "rsync", "scp"];
 const SHELLS: &[&str] =
     &["ash", "bash", "dash", "fish", "ksh", "sh", "zsh", "cmd", "powershell", "pwsh"];
 
@@ -44,8 +45,6 @@ pub(super) fn role(argv: &[String]) -> Role {
         "tar" => tar(words),
         "rg" => long(&["--pre", "--hostname-bin"]),
         "sort" => long(&["--compress-program"]),
-        "rsync" => long(&["--rsh", "--rsync-path"]).or_else(|| starts(&["-e"])),
-        "scp" => starts(&["-S", "-o", "-F"]),
         "docker" => has(&["run", "exec", "create", "build", "buildx", "compose", "cp"]),
         "kubectl" => has(&["exec", "run", "debug", "cp"]),
         "wget" => long(&["--execute", "--use-askpass"]).or_else(|| starts(&["-e"])),
@@ -70,16 +69,16 @@ fn git(words: &[String]) -> Option<String> {
         "--tool",
         "--upload-pack",
     ];
-    const VERBS: &[&str] = &[
-        "bisect",
-        "submodule",
-        "config",
-        "daemon",
-        "filter-branch",
-        "difftool",
-        "mergetool",
-        "shell",
-    ];
+    /// What git does without another program.
+    const OWN: &str = " add annotate apply blame branch cat-file check-attr check-ignore checkout \
+        cherry cherry-pick clean commit count-objects describe diff diff-files diff-index diff-tree \
+        for-each-ref fsck grep hash-object init log ls-files ls-tree merge merge-base mv name-rev notes \
+        range-diff rebase reflog reset restore rev-list rev-parse revert rm shortlog show show-branch \
+        show-ref stash status switch symbolic-ref tag update-index update-ref version whatchanged \
+        worktree write-tree ";
+    if words.iter().any(|word| word == "--help") {
+        return Some("--help".to_owned());
+    }
     let long = beginning(words, LONG);
     let mut verb = None;
     let mut rest = words.iter();
@@ -103,7 +102,7 @@ fn git(words: &[String]) -> Option<String> {
         Some("grep") if runs("-O") => Some("-O".to_owned()),
         _ => None,
     };
-    long.or(short).or(verb.filter(|verb| VERBS.contains(&verb.as_str())))
+    long.or(short).or(verb.filter(|verb| !OWN.contains(&format!(" {verb} "))))
 }
 
 /// The long option of which one of the words before `--` is a beginning.
@@ -138,14 +137,19 @@ fn tar(words: &[String]) -> Option<String> {
         "--xz",
         "--zstd",
     ];
-    words.iter().enumerate().find_map(|(index, word)| {
+    let is_remote = |word: &&String| {
+        word.split(':').next().is_some_and(|h| h.len() < word.len() && !h.contains('/'))
+    };
+    let remote = words.iter().find(is_remote).cloned();
+    let option = words.iter().enumerate().find_map(|(index, word)| {
         if word.starts_with("--") {
             let flag = word.split('=').next().unwrap_or(word);
             return LONG.iter().find(|long| long.starts_with(flag)).map(|long| (*long).to_owned());
         }
         let letters = if index == 0 { Some(word.as_str()) } else { word.strip_prefix('-') };
         letters?.chars().find(|c| "IFzjJZa".contains(*c)).map(|c| format!("-{c}"))
-    })
+    });
+    option.or(remote)
 }
 
 /// A substitution with harmless flags, or one letter after an address, edits text only.
@@ -248,7 +252,7 @@ fn passes_on(after: &[String]) -> Option<Vec<String>> {
 fn interpreter(program: &str, words: &[String]) -> Role {
     let bare = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let (code, flags, about, long, verbs): (&str, &str, &str, &[&str], &[&str]) = match bare {
-        "python" | "pypy" => ("cm", "bBdEIOPqsSuvx", "Vh", &[], &[]),
+        "python" | "pypy" => ("cmW", "bBdEIOPqsSuvx", "Vh", &[], &[]),
         "node" | "nodejs" => {
             ("epr", "", "vh", &["--eval", "--print", "--require", "--import"], &["inspect"])
         }
@@ -293,7 +297,7 @@ fn interpreter(program: &str, words: &[String]) -> Role {
                     if code.contains(letter) {
                         return Role::Carrier(format!("-{letter}"));
                     }
-                    if bare == "python" && "WX".contains(letter) {
+                    if bare == "python" && letter == 'X' {
                         if word.ends_with(letter) {
                             rest.next();
                         }
