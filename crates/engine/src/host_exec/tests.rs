@@ -1,3 +1,5 @@
+//! Plans that run, and attacks on what they start between the check and the run.
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -74,10 +74,11 @@ impl OwnConfig {
             .and_then(|(at, origin)| Some(Setting::new(at.strings()?, origin)))
             .unwrap_or_else(|| Setting::new(Vec::new(), Origin::built_in("defaults.envAllow")));
         // Whatever is written there and is no plain `false` asks.
-        let ask_in_sandbox = pick("askInSandbox")
-            .filter(|(at, _)| at.node.value != Value::Null)
-            .map(|(at, origin)| Setting::new(at.node.as_bool() != Some(false), origin))
-            .unwrap_or_else(|| Setting::new(false, Origin::built_in("defaults.askInSandbox")));
+        let ask_in_sandbox =
+            pick("askInSandbox").filter(|(at, _)| at.node.value != Value::Null).map_or_else(
+                || Setting::new(false, Origin::built_in("defaults.askInSandbox")),
+                |(at, origin)| Setting::new(at.node.as_bool() != Some(false), origin),
+            );
         let implicit_tool_grants = pick("implicitToolGrants")
             .and_then(|(at, origin)| Some(Setting::new(at.node.as_bool()?, origin)))
             .unwrap_or_else(|| {

@@ -278,13 +278,12 @@ fn interpreter(program: &str, words: &[String]) -> Role {
     let mut rest = words.iter().peekable();
     while let Some(word) = rest.next() {
         match word.as_str() {
-            "-" => return Role::Carrier(program.to_owned()),
+            "" | "-" => return Role::Carrier(program.to_owned()),
             "--" => {
                 let script = rest.next().filter(|word| !word.is_empty() && *word != "-");
                 return script
                     .map_or(Role::Carrier(program.to_owned()), |w| Role::Script(w.clone()));
             }
-            "" => return Role::Carrier(program.to_owned()),
             "--version" | "--help" => tells = true,
             word if word.starts_with("--") => {
                 let flag = word.split('=').next().unwrap_or(word);

@@ -69,15 +69,13 @@ pub(in super::super) const RULES: &[Rule] = &[
                 Some(line) => covered_now(input, Recorded::As(line)),
                 // The reference warns of here-documents where it found the command covered.
                 None if warns_of_document(&expected) => {
-                    return match covered_now(input, Recorded::Covered) {
-                        Some(_) => expected,
-                        None => {
-                            let others = |warning: &&Value| !is_about_document(warning);
-                            let warnings = expected["warnings"].as_array().into_iter().flatten();
-                            let warnings: Vec<&Value> = warnings.filter(others).collect();
-                            decide(input, &json!({ "warnings": warnings }), None)
-                        }
-                    };
+                    if covered_now(input, Recorded::Covered).is_some() {
+                        return expected;
+                    }
+                    let others = |warning: &&Value| !is_about_document(warning);
+                    let warnings = expected["warnings"].as_array().into_iter().flatten();
+                    let warnings: Vec<&Value> = warnings.filter(others).collect();
+                    return decide(input, &json!({ "warnings": warnings }), None);
                 }
                 // A miss may be a filter with a harmless flag, which is none for us.
                 None if has_safe_bin(&as_row(input)) => covered_now(input, Recorded::Missed),

@@ -168,10 +168,9 @@ impl Segment {
 fn wrapped(wrapper: &str, words: &[String]) -> Option<usize> {
     let second = words.get(1).map_or("", String::as_str);
     let start = match (wrapper, second) {
-        ("nice", "-n") => 3,
+        ("nice", "-n") | ("stdbuf", "-o" | "-i" | "-e") => 3,
         ("env" | "nice" | "nohup" | "time", word) if !word.starts_with('-') => 1,
         ("timeout", word) if !word.starts_with('-') => 2,
-        ("stdbuf", "-o" | "-i" | "-e") => 3,
         _ => return None,
     };
     words.get(start).is_some_and(|word| !word.is_empty()).then_some(start)
