@@ -11,6 +11,7 @@ pub mod config_store;
 pub mod exec_question;
 pub mod explain;
 pub mod facts;
+pub mod host_exec;
 pub mod host_files;
 mod known_places;
 pub mod machine;

@@ -8,7 +8,7 @@ use super::json5;
 use super::load::{self, Finding, Invalid, LoadError};
 use super::schema::{self, keys};
 use super::setting::{Layer, Origin, Setting};
-use super::tree::{At, FileId, Node};
+use super::tree::{At, FileId, Node, Value};
 use crate::ids::AgentId;
 
 /// Stands for `clawpen.json` in the places of its values, which live beside those of the config.
@@ -28,6 +28,8 @@ pub struct OwnSettings {
     pub backend: Option<Setting<String>>,
     /// Secret-looking variables that may enter the sandbox all the same.
     pub env_allow: Setting<Vec<String>>,
+    /// Commands of an agent are asked about in the sandbox too.
+    pub ask_in_sandbox: Setting<bool>,
     /// `tools.exec` and `tools.fs` widen a profile, as the reference's older release does.
     pub implicit_tool_grants: Setting<bool>,
     pub native: NativeSettings,
@@ -71,6 +73,12 @@ impl OwnConfig {
         let env_allow = pick("envAllow")
             .and_then(|(at, origin)| Some(Setting::new(at.strings()?, origin)))
             .unwrap_or_else(|| Setting::new(Vec::new(), Origin::built_in("defaults.envAllow")));
+        // Whatever is written there and is no plain `false` asks.
+        let ask_in_sandbox =
+            pick("askInSandbox").filter(|(at, _)| at.node.value != Value::Null).map_or_else(
+                || Setting::new(false, Origin::built_in("defaults.askInSandbox")),
+                |(at, origin)| Setting::new(at.node.as_bool() != Some(false), origin),
+            );
         let implicit_tool_grants = pick("implicitToolGrants")
             .and_then(|(at, origin)| Some(Setting::new(at.node.as_bool()?, origin)))
             .unwrap_or_else(|| {
@@ -83,7 +91,7 @@ impl OwnConfig {
             require: pick_native(&layers, "require")
                 .and_then(|(at, origin)| Some(Setting::new(at.strings()?, origin))),
         };
-        OwnSettings { backend, env_allow, implicit_tool_grants, native }
+        OwnSettings { backend, env_allow, ask_in_sandbox, implicit_tool_grants, native }
     }
 }
 
