@@ -109,11 +109,13 @@ pub(crate) fn serve_container(spec: &Path, directory: &Path) -> Result<(), Failu
     let place = beneath::open_root(directory)
         .step_with(|| format!("open the socket's directory `{}`", directory.display()))?;
     let listener =
-        sockets::listen(place.as_fd(), "s".as_ref()).step("listen in the socket's directory")?;
+        sockets::listen(place.as_fd(), ".s".as_ref()).step("listen in the socket's directory")?;
     // The host may be another user than ours. The directory around it is the host's alone, and whoever
     // comes from inside is refused by his process number.
-    fs::set_permissions(directory.join("s"), Permissions::from_mode(0o666))
+    fs::set_permissions(directory.join(".s"), Permissions::from_mode(0o666))
         .step("open the socket to the host")?;
+    // Whoever waits for the name connects at once, so it appears when everything is in place.
+    fs::rename(directory.join(".s"), directory.join("s")).step("show the socket")?;
     drop(place);
     // Whatever the engine left us. An ordinary user cannot empty the bounding set; it is useless without
     // the others and no-new-privs, and the host judges the facts.
