@@ -1,16 +1,21 @@
 //! `cargo xtask soak [MINUTES]`: what is too slow for every commit. Ten minutes of fuzzing per
-//! target, 100,000 cases per property, 100,000 commands cut as two shell grammars cut them, and an
-//! hour (six times MINUTES) of made-up commands whose allowed plans really run, under a tracer.
+//! target, 100,000 cases per property, 100,000 commands cut as two shell grammars cut them, an hour (six
+//! times MINUTES) of made-up commands whose allowed plans really run, under a tracer, 200 kills at random
+//! moments, a thousand pens at once.
 
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 
 use crate::fuzz;
+use crate::services::Services;
 use crate::steps::Steps;
+use crate::test;
 use crate::tools::{cargo, run as run_command};
 
 const DEFAULT_MINUTES: u64 = 10;
+/// Kills at random moments.
+const KILLS: u32 = 200;
 
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     let minutes = match args {
@@ -43,6 +48,13 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
             ["run", "--release", "--quiet", "--package", "clawpen-tests", "--bin", "run_plans"];
         run_command(cargo(&run).args(["--", &seconds, &seed]))
     });
+    steps.run("kills", || {
+        let services = Services::start()?;
+        let killed = test::faults(&services, KILLS);
+        services.stop()?;
+        killed
+    });
+    steps.run("a thousand pens", test::many_pens);
     steps.run("fuzzing", || fuzz::every_target(minutes.saturating_mul(60)));
     Ok(steps.finish())
 }

@@ -20,7 +20,7 @@ use clawpen_os::spawn::{Image, Plan, Session, SpawnError};
 use clawpen_wire::pen::PenSpec;
 use clawpen_wire::supervisor::codec::EncodeError;
 
-use crate::backend::native::faults;
+use crate::backend::native::switches;
 
 /// The static binary, for backends that mount it into a container.
 pub static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clawpen-supervisor"));
@@ -81,7 +81,7 @@ impl Maker {
         let (socket, theirs) =
             sockets::pair(sockets::Kind::Messages).map_err(StartPenError::Prepare)?;
         let argv = [c"clawpen-supervisor", c"make"].map(CString::from).to_vec();
-        let process = Plan::new(Image::File(program), argv, faults::switches())
+        let process = Plan::new(Image::File(program), argv, switches::switches())
             .descriptor(0, null.as_fd())
             .descriptor(1, null.as_fd())
             .descriptor(2, null.as_fd())

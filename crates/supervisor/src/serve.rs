@@ -40,7 +40,7 @@ use watch::{ConnectionId, Token, Watched};
 
 /// Hosts that may be connected at once.
 const CONNECTIONS: usize = 64;
-/// An ephemeral pen that nobody comes to ends after this long: its maker has died.
+/// A pen that nobody comes to ends after this long: its maker has died, and nobody knows of it.
 const FIRST_CONNECTION: Duration = Duration::from_secs(30);
 /// How long jobs may work in one turn before the others have theirs.
 const JOB_SLICE: Duration = Duration::from_millis(4);
@@ -65,7 +65,7 @@ pub(crate) struct Server {
     retiring: Vec<Child>,
     next_connection: ConnectionId,
     next_process: ProcessId,
-    /// With this one an ephemeral pen ends.
+    /// With this one an ephemeral pen ends, and any pen that is not sealed yet.
     first: Option<ConnectionId>,
     nobody_came: Option<Instant>,
     instance: u64,
@@ -96,10 +96,7 @@ impl Server {
             .and_then(|()| epoll.add(signals.as_fd(), Token::Signals.number(), Interest::Read))
             .step("wait on the listener and signals")?;
         let files = Files::open(&plan)?;
-        let nobody_came = match plan.lifetime {
-            Lifetime::UntilDisconnect => Some(Instant::now() + FIRST_CONNECTION),
-            Lifetime::Persistent => None,
-        };
+        let nobody_came = Some(Instant::now() + FIRST_CONNECTION);
         Ok(Self {
             plan,
             confinement,
@@ -426,7 +423,13 @@ impl Server {
             }
         }
         connection.socket.close(&self.epoll);
-        if self.first == Some(id) && self.plan.lifetime == Lifetime::UntilDisconnect {
+        let ends_with_first = match self.plan.lifetime {
+            Lifetime::UntilDisconnect => true,
+            // The host writes a pen down before it seals it. One that was left unsealed was never
+            // proven, and nobody would find it again.
+            Lifetime::Persistent => !self.sealed,
+        };
+        if self.first == Some(id) && ends_with_first {
             self.over = true;
         }
     }

@@ -28,7 +28,26 @@ pub(super) const RULES: &[Rule] = &[
     spawned_depth(WHOLE[2]),
     spawned_depth(WHOLE[3]),
     LONG_NAME,
+    own_directory(WHOLE[0]),
+    own_directory(WHOLE[1]),
+    own_directory(WHOLE[2]),
+    own_directory(WHOLE[3]),
 ];
+
+/// The shared sandbox does not get the directory that holds all others.
+const fn own_directory(category: &'static str) -> Rule {
+    Rule {
+        name: "a-shared-sandbox-has-its-own-directory",
+        category,
+        applies: |_| true,
+        transform: |_, mut expected| {
+            if expected["workspaceDirName"]["shared"] == "" {
+                expected["workspaceDirName"]["shared"] = json!("shared");
+            }
+            expected
+        },
+    }
+}
 
 /// A session whose key names no agent gets the sandbox of the agent whose policy it runs under.
 const fn keyless_owner(category: &'static str) -> Rule {

@@ -7,10 +7,11 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-use super::{Kind, list, remove_directory, remove_file, stat};
+use super::{Kind, list, open_up, remove_directory, remove_file, stat};
 use crate::syscall::errno;
 
-/// Removes a file or a whole tree. Follows no link and crosses no mount (`EXDEV`).
+/// Removes a file or a whole tree. Follows no link and crosses no mount (`EXDEV`). A directory whose
+/// owner took away his own rights gets them back first, if we may.
 ///
 /// Takes as long as somebody goes on adding files: who must not be held up uses [`Removal`].
 pub fn remove_tree(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
@@ -85,6 +86,7 @@ fn identity(directory: BorrowedFd<'_>) -> io::Result<Identity> {
 }
 
 fn open_below(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
+    open_up(directory, name)?;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
     open_directory(directory, name, resolve)
 }

@@ -21,7 +21,6 @@ use clawpen_engine::backend::{Engines, Sandbox};
 use clawpen_engine::call::{self, Target};
 use clawpen_engine::channel::{Captured, Command};
 use clawpen_engine::config_store::{self, Store};
-use clawpen_wire::pen::Lifetime;
 use clawpen_wire::supervisor::{Depth, End, EnvVar, Links, Place, ProcessId};
 
 const ATTACK: &str = "/attacks/attack";
@@ -79,7 +78,7 @@ impl Pens {
         let session = format!("agent:main:{session}");
         let target = Target { session: Some(&session), agent: None, backend: Some(&self.backend) };
         let prepared = call::prepare(&self.store, &target)?;
-        Ok(prepared.open(&self.engines, Lifetime::UntilDisconnect)?)
+        Ok(prepared.make(&self.engines)?)
     }
 
     /// A pen with a victim in it.

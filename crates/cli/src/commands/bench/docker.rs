@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use clawpen_engine::backend::Sandbox;
 use clawpen_engine::call::{self, OpenError, Prepared, Target};
-use clawpen_wire::pen::Lifetime;
 
 use super::jobs::{Bench, at_most, file_times, is_true, measured, times, within};
 use super::numbers::Times;
@@ -66,7 +65,7 @@ impl Bench {
     fn container(&self) -> Result<(Prepared, Sandbox), OpenError> {
         let target = Target { session: None, agent: Some(AGENT), backend: Some("docker") };
         let prepared = call::prepare(&self.store, &target)?;
-        let sandbox = prepared.open(&self.engines, Lifetime::UntilDisconnect)?;
+        let sandbox = prepared.make(&self.engines)?;
         Ok((prepared, sandbox))
     }
 }

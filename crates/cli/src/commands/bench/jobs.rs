@@ -8,7 +8,6 @@ use clawpen_engine::backend::{Engines, Sandbox};
 use clawpen_engine::call::{self, OpenError, Prepared, Target};
 use clawpen_engine::channel::{Captured, Channel, Command, WriteOptions};
 use clawpen_engine::config_store::{self, Store};
-use clawpen_wire::pen::Lifetime;
 use clawpen_wire::supervisor::{End, Place};
 
 use super::numbers::{Summary, Times};
@@ -111,8 +110,8 @@ impl Bench {
         Ok(call::prepare(&self.store, &target)?)
     }
 
-    fn open(&self, agent: &str, lifetime: Lifetime) -> Result<Sandbox, BenchError> {
-        Ok(self.prepare(agent)?.open(&self.engines, lifetime)?)
+    fn open(&self, agent: &str) -> Result<Sandbox, BenchError> {
+        Ok(self.prepare(agent)?.make(&self.engines)?)
     }
 
     fn workspace_of(&self, agent: &str) -> Result<PathBuf, BenchError> {
@@ -124,7 +123,7 @@ impl Bench {
         let start = Instant::now();
         // As `exec` does when nothing lives yet.
         self.engines.expect_native();
-        let mut sandbox = self.open(agent, Lifetime::UntilDisconnect)?;
+        let mut sandbox = self.open(agent)?;
         is_true(sandbox.channel()?)?;
         let time = start.elapsed();
         sandbox.remove()?;
@@ -161,7 +160,7 @@ impl Bench {
     }
 
     fn exec(&self) -> Result<Vec<Row>, BenchError> {
-        let mut sandbox = self.open("bench", Lifetime::UntilDisconnect)?;
+        let mut sandbox = self.open("bench")?;
         let plain = rivals::plain();
         let (mut ours, mut theirs) = <(Times, Times)>::default();
         for _ in 0..self.rounds {
@@ -181,7 +180,7 @@ impl Bench {
 
     fn files(&self) -> Result<Vec<Row>, BenchError> {
         let prepared = self.prepare("bench")?;
-        let mut sandbox = prepared.open(&self.engines, Lifetime::UntilDisconnect)?;
+        let mut sandbox = prepared.make(&self.engines)?;
         let [read, write] = file_times(sandbox.channel()?, prepared.workdir(), self.rounds)?;
         sandbox.remove()?;
         Ok(vec![
@@ -259,8 +258,8 @@ impl Bench {
             large.push(self.cold("large")?);
         }
         let (mut small_exec, mut large_exec) = <(Times, Times)>::default();
-        let mut empty = self.open("bench", Lifetime::UntilDisconnect)?;
-        let mut full = self.open("large", Lifetime::UntilDisconnect)?;
+        let mut empty = self.open("bench")?;
+        let mut full = self.open("large")?;
         for _ in 0..self.rounds {
             small_exec.measure(|| is_true(empty.channel()?))?;
             large_exec.measure(|| is_true(full.channel()?))?;
@@ -290,7 +289,7 @@ fn crowd(prepared: &Prepared, count: usize) -> Result<Vec<Sandbox>, BenchError> 
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let make = |count: usize| -> Result<Vec<Sandbox>, OpenError> {
         let engines = Engines::default();
-        (0..count).map(|_| prepared.open(&engines, Lifetime::UntilDisconnect)).collect()
+        (0..count).map(|_| prepared.make(&engines)).collect()
     };
     let share = |thread: usize| count / threads + usize::from(thread < count % threads);
     std::thread::scope(|scope| {
@@ -317,7 +316,7 @@ pub(super) fn measured(rival: &Rival, rounds: usize) -> Result<Option<Summary>, 
 fn own_process() -> Result<(), BenchError> {
     let us = std::env::current_exe().map_err(system("find ourselves"))?;
     let status = std::process::Command::new(us)
-        .args(["exec", "--backend", "native", "--", "/bin/true"])
+        .args(["exec", "--fresh", "--backend", "native", "--", "/bin/true"])
         .status()
         .map_err(system("start ourselves"))?;
     if status.success() { Ok(()) } else { Err(BenchError::NotTrue) }

@@ -1,0 +1,197 @@
+//! Puts right what killed processes left: at every listing, every prune, and now and then after a call.
+//!
+//! ```text
+//! row creating or removing, name not locked ──► taken down, forgotten
+//! row ready, its pen gone                   ──► taken down, forgotten
+//! directory or container without a row      ──► unfinished: removed    finished and alive: written down again
+//! lease of a dead process                   ──► deleted
+//! ```
+//!
+//! A name that somebody has locked is left to them. What cannot be put right now is told and stays
+//! for the next time.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use super::about::About;
+use super::lock::NameLock;
+use super::{EnsureError, Lifecycle};
+use crate::backend::docker::Sight;
+use crate::backend::{docker_home, native};
+use crate::registry::{Holder, Identity, Row, State};
+
+/// What was found and put right.
+#[derive(Debug, Default)]
+pub struct Recovered {
+    /// Sandboxes that were half made, half removed or gone.
+    pub rows: Vec<String>,
+    /// Leftovers that no row named.
+    pub leftovers: usize,
+    /// Sandboxes that live and were written down again.
+    pub survivors: usize,
+    /// What could not be put right.
+    pub problems: Vec<String>,
+}
+
+impl Lifecycle<'_> {
+    /// Looks at everything and puts right what can be.
+    pub fn recover(&self) -> Result<Recovered, EnsureError> {
+        let mut found = Recovered::default();
+        self.registry().sweep(Holder::liveness)?;
+        for row in self.registry().list()? {
+            match self.recover_row(&row) {
+                Ok(true) => found.rows.push(row.name),
+                Ok(false) => {}
+                Err(error) => found.problems.push(chain(&error)),
+            }
+        }
+        self.sweep_native(&mut found)?;
+        self.sweep_docker(&mut found)?;
+        Ok(found)
+    }
+
+    /// Whether a row was wrong and is gone now.
+    fn recover_row(&self, row: &Row) -> Result<bool, EnsureError> {
+        if !self.is_wrong(row) {
+            return Ok(false);
+        }
+        let lock = NameLock::take(self.state_dir, &row.name)
+            .map_err(|cause| EnsureError::Lock { name: row.name.clone(), cause })?;
+        let Some(lock) = lock else { return Ok(false) };
+        // Again, now that nobody can change it.
+        match self.registry().get(&row.name)? {
+            Some(now) if now.generation == row.generation && self.is_wrong(&now) => {
+                self.take_down(&now)?;
+            }
+            Some(_) | None => return Ok(false),
+        }
+        lock.retire();
+        Ok(true)
+    }
+
+    fn is_wrong(&self, row: &Row) -> bool {
+        match row.state {
+            State::Creating | State::Removing => true,
+            State::Ready => match &row.identity {
+                None => true,
+                Some(Identity::Native(identity)) => native::lives(identity).is_ok_and(|it| !it),
+                // A container that is gone; one that stopped is not, and neither is one whose
+                // engine is silent.
+                Some(Identity::Docker(identity)) => {
+                    let socket = Path::new(&identity.endpoint);
+                    let engine = self.engines.docker_at(socket, self.state_dir);
+                    let seen = engine.and_then(|engine| engine.look(&identity.container_id));
+                    matches!(seen, Ok(Sight::Absent))
+                }
+            },
+        }
+    }
+
+    fn sweep_native(&self, found: &mut Recovered) -> Result<(), EnsureError> {
+        let directory = |row: &Row| match row.identity.as_ref()? {
+            Identity::Native(identity) => Some(Path::new(&identity.socket).parent()?.to_owned()),
+            Identity::Docker(_) => None,
+        };
+        let known: HashSet<PathBuf> =
+            self.registry().list()?.iter().filter_map(directory).collect();
+        let is_known = |path: &Path| {
+            let rows = self.registry().list();
+            // A doubt never removes anything.
+            rows.map_or(true, |rows| rows.iter().any(|row| directory(row).as_deref() == Some(path)))
+        };
+        match native::sweep(self.state_dir, &known, is_known) {
+            Ok(swept) => {
+                found.leftovers += swept.removed;
+                for survivor in swept.survivors {
+                    let identity = Identity::Native(survivor.identity);
+                    self.take_in(&survivor.about, identity, survivor.protocol.into(), found)?;
+                }
+            }
+            Err(error) => found.problems.push(format!("cannot look for leftover pens: {error}")),
+        }
+        Ok(())
+    }
+
+    /// Only where containers were ever made: an engine that nobody uses is not asked.
+    fn sweep_docker(&self, found: &mut Recovered) -> Result<(), EnsureError> {
+        if !docker_home(self.state_dir).join("run").is_dir() {
+            return Ok(());
+        }
+        let rows = self.registry().list()?;
+        let endpoint = |row: &Row| match &row.identity {
+            Some(Identity::Docker(identity)) => Some(PathBuf::from(&identity.endpoint)),
+            Some(Identity::Native(_)) | None => None,
+        };
+        let ours: HashSet<PathBuf> = rows.iter().filter_map(endpoint).collect();
+        let mut sockets = ours.clone();
+        sockets.extend(crate::backend::docker::locate(|name| std::env::var(name).ok()).ok());
+        for socket in sockets {
+            let engine = match self.engines.docker_at(&socket, self.state_dir) {
+                Ok(engine) => engine,
+                Err(error) => {
+                    // Worth telling only if something stands there.
+                    if ours.contains(&socket) {
+                        found.problems.push(chain(&error));
+                    }
+                    continue;
+                }
+            };
+            let is_known = |id: &str| {
+                let is_it = |row: &Row| match &row.identity {
+                    Some(Identity::Docker(identity)) => identity.container_id == id,
+                    Some(Identity::Native(_)) | None => false,
+                };
+                self.registry().list().map_or(true, |rows| rows.iter().any(is_it))
+            };
+            match engine.sweep(is_known) {
+                Ok(swept) => {
+                    found.leftovers += swept.containers + swept.places;
+                    for survivor in swept.survivors {
+                        let identity = Identity::Docker(survivor.identity);
+                        let protocol = u32::from(clawpen_wire::supervisor::VERSION);
+                        self.take_in(&survivor.about, identity, protocol, found)?;
+                    }
+                }
+                Err(error) => found.problems.push(chain(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down a sandbox that lives and that no row names. If its name is another one's by now,
+    /// it is ended instead.
+    fn take_in(
+        &self,
+        about: &str,
+        identity: Identity,
+        protocol: u32,
+        found: &mut Recovered,
+    ) -> Result<(), EnsureError> {
+        let survivor =
+            About::parse(about).and_then(|about| about.survivor(identity.clone(), protocol));
+        let taken = match &survivor {
+            Some(survivor) => self.registry().take_in(std::slice::from_ref(survivor))?,
+            None => 0,
+        };
+        found.survivors += taken;
+        if taken == 0 {
+            match self.engines.end(&identity, self.state_dir) {
+                Ok(()) => found.leftovers += 1,
+                Err(error) => found.problems.push(chain(&error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An error with its causes, on one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

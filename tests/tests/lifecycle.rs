@@ -1,0 +1,12 @@
+//! Sandboxes that outlive the process that made them, through the real binary and through the engine
+//! with a clock of our own. Native only; `tests/tests/docker` has the containers.
+#![forbid(unsafe_code)]
+
+#[path = "lifecycle/calls.rs"]
+mod calls;
+#[path = "lifecycle/clock.rs"]
+mod clock;
+#[path = "lifecycle/complaints.rs"]
+mod complaints;
+#[path = "lifecycle/many.rs"]
+mod many;
