@@ -243,7 +243,7 @@ fn at_the_end_of_its_time_nothing_of_a_run_is_left() {
         "#!/bin/sh\nsetsid sleep 1000 &\necho $! > one\nsleep 1000 &\necho $! > two\nmv two ready\nwait\n",
     );
     let plan = place.plan("./tool");
-    let limits = Limits { time: Duration::from_millis(700), ..LIMITS };
+    let limits = Limits { time: Duration::from_secs(2), ..LIMITS };
     let finished = run(&plan, &place.programs(), limits).unwrap();
     assert_eq!(finished.end, End::TimedOut);
     for name in ["one", "ready"] {
