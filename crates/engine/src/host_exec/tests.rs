@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -130,7 +130,6 @@ fn b21_a_program_that_was_swapped_is_not_started() {
 
 /// The same content check whatever number the new file got.
 fn plan_of_inode(place: &Place, plan: &Plan) -> Stale {
-    use std::os::unix::fs::MetadataExt as _;
     let found = fs::metadata(place.at("tool")).unwrap();
     let pinned = plan.files().next().unwrap();
     if found.ino() == pinned.identity.inode {
@@ -193,7 +192,6 @@ fn b21_a_directory_that_was_swapped_is_not_entered() {
     fs::remove_file(&inner).unwrap();
     fs::create_dir(&inner).unwrap();
     let kept = fs::metadata(&inner).unwrap();
-    use std::os::unix::fs::MetadataExt as _;
     if kept.ino() != plan.directory().unwrap().identity.inode {
         place.refuses(&plan, &Stale::Directory { path: inner });
     }
