@@ -1,5 +1,6 @@
 //! State under many processes, sudden death and bad disks, and the commands that show it.
 #![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test whose state cannot be read has failed")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -106,7 +107,7 @@ fn check_after_kill(state: &Path, pid: u32, promised: Option<Head>) {
 #[test]
 fn a_full_disk_is_told_as_such_and_leaves_the_chain_whole() {
     let state = tempfile::tempdir().unwrap();
-    let script = "mount -t tmpfs -o size=400k,mode=700 none \"$1\" && exec \"$2\" fill \"$1\"";
+    let script = "mount -t tmpfs -o size=4m,mode=700 none \"$1\" && exec \"$2\" fill \"$1\"";
     let run = in_namespace(script, state.path(), WRITER);
     assert_eq!(
         run.stdout,

@@ -1,24 +1,25 @@
-//! The one SQLite file of a state directory: registry and audit chain.
+//! The one `SQLite` file of a state directory: registry and audit chain.
 //!
 //! Any number of processes may have it open. Every change is one transaction that takes the right
 //! to write first and then makes sure that no newer clawpen has changed the tables meanwhile. A
 //! file that is newer, corrupt, somebody else's or open to others is an error and is not written;
 //! only [`repair`] puts another one in its place, and keeps the old.
 //!
-//! Synchronous, and not to be used in a forked child: SQLite's locks do not survive a fork.
+//! Synchronous, and not to be used in a forked child: `SQLite`'s locks do not survive a fork.
 
 mod failure;
 mod files;
 pub mod repair;
 mod schema;
 
+use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, Params, Row, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, Params, Row, RowIndex, Transaction, TransactionBehavior};
 
 pub use failure::{DatabaseError, DatabaseFailure};
 use files::{Hold, Missing};
@@ -28,6 +29,10 @@ use crate::registry::Registry;
 
 /// How long a change waits for others to finish theirs.
 const BUSY_WAIT: Duration = Duration::from_secs(10);
+
+/// Between making the file and having `SQLite` open it, no other thread may do the same: closing our
+/// handle would drop that thread's locks.
+static OPENING: Mutex<()> = Mutex::new(());
 
 /// Our database in a state directory.
 pub fn path_in(state_dir: &Path) -> PathBuf {
@@ -88,9 +93,6 @@ impl Database {
     ) -> Result<Option<Self>, DatabaseFailure> {
         let Some(directory) = files::directory(state_dir, missing)? else { return Ok(None) };
         let path = directory.join("clawpen.db");
-        // Between making the file and having SQLite open it, no other thread may do the same:
-        // closing our handle would drop that thread's locks.
-        static OPENING: Mutex<()> = Mutex::new(());
         let _alone = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
         let exists = files::look(&path)?;
         if !exists && missing == Missing::Leave {
@@ -115,21 +117,31 @@ impl Database {
         let sql = DatabaseFailure::of;
         connection.busy_timeout(BUSY_WAIT).map_err(sql)?;
         connection.set_prepared_statement_cache_capacity(32);
+        let database = Self { connection, path, steps, _held: held };
         // Until the file is known to be one of today, even closing it must write nothing.
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sql)?;
+        database.leave_log()?;
+        let connection = &database.connection;
         connection
             .execute_batch("PRAGMA trusted_schema = OFF; PRAGMA synchronous = NORMAL")
             .map_err(sql)?;
-        let found = schema::version(&connection)?;
+        let found = schema::version(connection)?;
         schema::refuse_newer(found, steps)?;
         if found < schema::known(steps) {
             if found == 0 {
-                connection.pragma_update(None, "journal_mode", "WAL").map_err(sql)?;
+                schema::use_log(connection)?;
             }
-            schema::migrate(&connection, &path, steps)?;
+            schema::migrate(connection, &database.path, steps)?;
         }
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(sql)?;
-        Ok(Self { connection, path, steps, _held: held })
+        Ok(database)
+    }
+
+    /// From now on closing the file leaves its log beside it.
+    fn leave_log(&self) -> Result<(), DatabaseFailure> {
+        self.connection
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+            .map(drop)
+            .map_err(DatabaseFailure::of)
     }
 
     /// Reads; several reads in one `work` see one moment.
@@ -249,7 +261,7 @@ pub(crate) enum Next {
 /// A column that holds a word of ours, or the error that it does not.
 pub(crate) fn word<T>(
     row: &Row<'_>,
-    column: &str,
+    column: impl RowIndex + fmt::Display,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;

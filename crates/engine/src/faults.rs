@@ -43,6 +43,7 @@ pub const ALL: &[&str] = &[
     "workspace.seeded",
     "workspace.released",
     "skills.built",
+    "skills.announced",
     "skills.swapped",
     "skills.recorded",
     "skills.trashed",

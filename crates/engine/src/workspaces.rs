@@ -308,9 +308,11 @@ impl Workspaces {
             reason,
             scope_key: &locked.record.scope_key,
             agent: &locked.record.agent,
+            skills: locked.record.skills.as_ref(),
             now,
         };
         let id = self.trash().put(ground.place(), &about)?;
+        ground.clear().map_err(WorkspaceError::io("clear up after", &ground.path))?;
         locked.forget()?;
         Ok(id)
     }

@@ -28,6 +28,7 @@ impl Timestamp {
     }
 
     /// The moment so long before this one, but never before 1970.
+    #[must_use]
     pub fn before(self, passed: Duration) -> Self {
         let passed = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);
         Self(self.0.saturating_sub(passed))

@@ -31,10 +31,8 @@ pub(crate) fn run(args: &AuditArgs, output: &Output) -> Result<Outcome, CommandE
     let locations = config_store::locations()?;
     let state = Path::new(&locations.state_dir);
     // A follower waits for the first record, so there must be something to watch.
-    let database = match action.follow {
-        true => Some(Database::open(state)?),
-        false => Database::open_existing(state)?,
-    };
+    let database =
+        if action.follow { Some(Database::open(state)?) } else { Database::open_existing(state)? };
     let Some(database) = database else { return nothing_yet(args, output) };
     let audit = database.audit();
     match &action.export {

@@ -2,6 +2,7 @@
 
 use clawpen_engine::config_store;
 use clawpen_engine::explain::{self, Question};
+use clawpen_engine::workspaces::trash::TrashId;
 use clawpen_engine::workspaces::{Compared, Extent, Wanted, Workspaces};
 use clawpen_rules::workspace::seeds::{Renewal, Standing};
 use serde_json::{Value, json};
@@ -34,7 +35,7 @@ pub(crate) fn run(args: &ReseedArgs, output: &Output) -> Result<Outcome, Command
         Format::Json => output.json(&json!({
             "workspace": wanted.layout.mounted(),
             "renewed": done.renewed,
-            "trashed": done.trashed.as_ref().map(|id| id.as_str()),
+            "trashed": done.trashed.as_ref().map(TrashId::as_str),
         }))?,
         Format::Text => {
             let renewed = match done.renewed.as_slice() {

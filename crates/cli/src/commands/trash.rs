@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::CommandError;
 use crate::args::{Format, TrashCommand};
+use crate::config_report;
 use crate::exit::Outcome;
 use crate::output::{Output, safe};
 
@@ -17,7 +18,12 @@ pub(crate) fn run(command: &TrashCommand, output: &Output) -> Result<Outcome, Co
     let locations = config_store::locations()?;
     let trash = Workspaces::new(&locations.state_dir).trash();
     match command {
-        TrashCommand::List(format) => list(&trash.list()?, format.format(), output)?,
+        TrashCommand::List(format) => {
+            for error in trash.unreadable()? {
+                output.note(&format!("warning: {}", safe(&config_report::chain(&error))));
+            }
+            list(&trash.list()?, format.format(), output)?;
+        }
         TrashCommand::Restore { id, swap, format } => {
             let occupied = if *swap { Occupied::Swap } else { Occupied::Refuse };
             let origin = trash.restore(&parse(id)?, occupied, now())?;

@@ -229,20 +229,17 @@ impl Walk {
         }
         self.verified.records += 1;
         // Whatever cannot be read was not written by us.
-        match read(row, self.at.hash) {
-            Ok(record) => {
-                let fits = record::hash(seq, record.time, &record.event, self.at.hash);
-                if fits != record.hash {
-                    self.found(seq, BreakKind::Altered);
-                }
-                self.note(&record);
-                self.at = Head { seq, hash: record.hash };
-            }
-            Err(_) => {
+        if let Ok(record) = read(row, self.at.hash) {
+            let fits = record::hash(seq, record.time, &record.event, self.at.hash);
+            if fits != record.hash {
                 self.found(seq, BreakKind::Altered);
-                let hash = row.get("hash").map_or(Hash::ZERO, Hash);
-                self.at = Head { seq, hash };
             }
+            self.note(&record);
+            self.at = Head { seq, hash: record.hash };
+        } else {
+            self.found(seq, BreakKind::Altered);
+            let hash = row.get("hash").map_or(Hash::ZERO, Hash);
+            self.at = Head { seq, hash };
         }
         if self.given == Some(self.at) {
             self.verified.given = GivenHead::Proven;

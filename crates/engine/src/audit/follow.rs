@@ -1,7 +1,7 @@
-//! New records as they come, without asking again and again: the kernel says when SQLite's log was
+//! New records as they come, without asking again and again: the kernel says when `SQLite`'s log was
 //! written.
 //!
-//! A record is in the log a moment before it counts: SQLite writes first and then publishes through
+//! A record is in the log a moment before it counts: `SQLite` writes first and then publishes through
 //! shared memory, of which the kernel tells nobody. So after a change we look a few more times, later
 //! each time, and sleep only then.
 

@@ -82,15 +82,12 @@ impl Audit<'_> {
             let (base, head) = (end(sql, End::Base)?, end(sql, End::Head)?);
             let mut previous = base.hash;
             sql.each("SELECT * FROM audit ORDER BY seq", [], |row| {
-                match read(row, previous) {
-                    Ok(record) => {
-                        previous = record.hash;
-                        stopped = visit(&record).err();
-                    }
-                    Err(_) => {
-                        let seq = row.get::<_, i64>("seq")?.unsigned_abs();
-                        stopped = Some(AuditError::Altered { seq }.into());
-                    }
+                if let Ok(record) = read(row, previous) {
+                    previous = record.hash;
+                    stopped = visit(&record).err();
+                } else {
+                    let seq = row.get::<_, i64>("seq")?.unsigned_abs();
+                    stopped = Some(AuditError::Altered { seq }.into());
                 }
                 Ok(if stopped.is_some() { Next::Stop } else { Next::Go })
             })?;

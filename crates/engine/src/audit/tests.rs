@@ -411,7 +411,7 @@ fn call(number: u64) -> Call {
         call: format!("call-{number}"),
         session: Some(format!("agent:main:s{}", number % 3)),
         agent: Some("main".to_owned()),
-        scope: (number % 2 == 0).then(|| "agent:main".to_owned()),
+        scope: number.is_multiple_of(2).then(|| "agent:main".to_owned()),
         door: Door::Mcp,
         tool: if number.is_multiple_of(2) { "read" } else { "exec" }.to_owned(),
         verdict: if number.is_multiple_of(3) { Verdict::Refused } else { Verdict::Allowed },

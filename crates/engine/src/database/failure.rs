@@ -58,7 +58,7 @@ pub enum DatabaseFailure {
 }
 
 impl DatabaseFailure {
-    /// What SQLite's error means to a user.
+    /// What `SQLite`'s error means to a user.
     pub(super) fn of(error: rusqlite::Error) -> Self {
         let detail = error.to_string();
         match error {
@@ -92,4 +92,4 @@ impl DatabaseFailure {
 }
 
 /// `SQLITE_IOERR_SHMSIZE`.
-const SHM_SIZE: i32 = 10 | 19 << 8;
+const SHM_SIZE: i32 = 0x130a;

@@ -1,7 +1,7 @@
 //! The files of the database: where they are, whether they may be trusted, and their names.
 //!
 //! Looks with `lstat` and never opens the database itself: closing a second handle of it would drop
-//! every lock that SQLite holds in this process.
+//! every lock that `SQLite` holds in this process.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
@@ -121,7 +121,7 @@ fn trusted(path: &Path, found: &fs::Metadata) -> Result<(), DatabaseFailure> {
     Ok(())
 }
 
-/// The database and what SQLite keeps beside it.
+/// The database and what `SQLite` keeps beside it.
 pub(super) fn with_companions(path: &Path) -> [PathBuf; 3] {
     ["", "-wal", "-shm"].map(|suffix| suffixed(path, suffix))
 }

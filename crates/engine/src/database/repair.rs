@@ -4,13 +4,13 @@
 //! hold alone ─► corrupt indeed? ─► new file, filled from what runs ─► swap ─► old file under a new name
 //! ```
 //!
-//! The old file is kept with all that belongs to it. The swap is one step of the kernel, so there is a
-//! whole database at every moment. A sound or a newer one is never replaced.
+//! The old file is kept with all that belongs to it: it gets its second name before it loses the first.
+//! The swap is one step of the kernel, so a kill leaves the old database or the new one, and the old
+//! file in any case. A sound or a newer one is never replaced.
 
 use std::path::{Path, PathBuf};
 
 use clawpen_rules::timestamp::Moment;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::failure::{DatabaseError, DatabaseFailure};
 use super::files::{self, Hold, Missing};
@@ -119,14 +119,21 @@ fn swap(path: &Path, fresh: &Path, kept: &Path) -> Result<(), DatabaseFailure> {
             Err(cause) => return Err(DatabaseFailure::file("move away", &file, cause)),
         }
     }
-    renameat_with(CWD, fresh, CWD, path, RenameFlags::EXCHANGE)
-        .map_err(|cause| DatabaseFailure::file("replace", path, cause.into()))?;
-    std::fs::rename(fresh, kept)
-        .map_err(|cause| DatabaseFailure::file("move away", fresh, cause))?;
+    std::fs::hard_link(path, kept).map_err(|cause| DatabaseFailure::file("keep", path, cause))?;
+    std::fs::rename(fresh, path).map_err(|cause| DatabaseFailure::file("replace", path, cause))?;
     files::sync(path.parent().unwrap_or(Path::new("/")))
 }
 
 fn health(database: &Database) -> Result<Health, DatabaseError> {
+    let health = look_at(database);
+    if !matches!(health, Ok(Health::Sound)) {
+        // Closing it would play its log into it, and it is to be kept as it was found.
+        database.leave_log().map_err(|cause| database.error(cause))?;
+    }
+    health
+}
+
+fn look_at(database: &Database) -> Result<Health, DatabaseError> {
     let mut found = Vec::new();
     let looked = database.read(|sql| {
         sql.each("PRAGMA integrity_check(5)", [], |row| {

@@ -5,6 +5,7 @@
 //! transaction that keeps all other writers out.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
@@ -12,6 +13,9 @@ use super::failure::DatabaseFailure;
 
 /// One text per version. A step that was released never changes.
 pub(super) const STEPS: &[&str] = &[V1];
+
+/// How long to wait before trying again what another process is just doing.
+const LOG_STEP: Duration = Duration::from_millis(2);
 
 /// Says that the file is ours: `clwp`.
 const APPLICATION: i32 = 0x636c_7770;
@@ -130,6 +134,22 @@ pub(super) fn refuse_newer(found: u32, steps: &[&str]) -> Result<(), DatabaseFai
 
 pub(super) fn known(steps: &[&str]) -> u32 {
     u32::try_from(steps.len()).unwrap_or(u32::MAX)
+}
+
+/// Has a new file keep a log beside it, so that readers and a writer do not wait for each other.
+///
+/// `SQLite` does not wait for others here: whoever opens the same new file at the same moment makes this
+/// fail as busy, so it is tried again.
+pub(super) fn use_log(connection: &Connection) -> Result<(), DatabaseFailure> {
+    let start = Instant::now();
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL").map_err(DatabaseFailure::of) {
+            Err(DatabaseFailure::Busy) if start.elapsed() < super::BUSY_WAIT => {
+                std::thread::sleep(LOG_STEP);
+            }
+            done => return done,
+        }
+    }
 }
 
 /// Brings the file forward. Others may do the same at the same time: one does it, all find it done.

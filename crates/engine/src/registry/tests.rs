@@ -126,14 +126,16 @@ fn only_a_ready_sandbox_is_leased_and_a_leased_one_is_not_removed() {
         call: "c1".to_owned(),
         since: at(5),
     };
-    assert_eq!(registry.all_leases().unwrap(), [expected.clone()]);
+    assert_eq!(registry.all_leases().unwrap(), std::slice::from_ref(&expected));
     let row = registry.get("a").unwrap().unwrap();
     assert_eq!((row.last_used, row.session.as_deref()), (at(5), Some("agent:main:x")));
     // Who cannot be told from alive counts as alive.
     for liveness in [Liveness::Alive, Liveness::Unknown] {
         let refused = registry.begin_removal("a", generation, InFlight::Respect, |_| liveness);
         match refused {
-            Err(RegistryError::InUse { leases, .. }) => assert_eq!(leases, [expected.clone()]),
+            Err(RegistryError::InUse { leases, .. }) => {
+                assert_eq!(leases, std::slice::from_ref(&expected));
+            }
             other => panic!("{other:?}"),
         }
         assert_eq!(registry.get("a").unwrap().unwrap().state, State::Ready);

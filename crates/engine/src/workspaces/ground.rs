@@ -117,23 +117,34 @@ impl Ground {
         let ours = self.ours()?;
         super::tree::remove(ours.as_fd(), &format!("{}.new", self.name.to_string_lossy()))?;
         let name = OsString::from(format!("{}.new", self.name.to_string_lossy()));
-        self.private(ours.as_fd(), &name)
+        private(ours.as_fd(), &name)
     }
 
     /// Where the last replaced skills wait: somebody may still be reading them.
     pub(super) fn attic(&self) -> io::Result<OwnedFd> {
         let ours = self.ours()?;
         let name = OsString::from(format!("{}.old", self.name.to_string_lossy()));
-        self.private(ours.as_fd(), &name)
+        private(ours.as_fd(), &name)
+    }
+
+    /// Removes what of ours belongs to a workspace that is gone.
+    pub(super) fn clear(&self) -> io::Result<()> {
+        let ours = self.ours()?;
+        for end in ["new", "old"] {
+            let name = format!("{}.{end}", self.name.to_string_lossy());
+            super::tree::remove(ours.as_fd(), &name)?;
+        }
+        Ok(())
     }
 
     fn ours(&self) -> io::Result<OwnedFd> {
-        self.private(self.root.as_fd(), OsStr::new(OURS))
+        private(self.root.as_fd(), OsStr::new(OURS))
     }
+}
 
-    fn private(&self, directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
-        let ours = clawpen_os::process::identity()?;
-        let attributes = Attributes { mode: 0o700, owner: (ours.uid, ours.gid) };
-        plain::make_directory(Place { directory, name }, attributes)
-    }
+/// A directory for our own eyes.
+fn private(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
+    let ours = clawpen_os::process::identity()?;
+    let attributes = Attributes { mode: 0o700, owner: (ours.uid, ours.gid) };
+    plain::make_directory(Place { directory, name }, attributes)
 }

@@ -117,16 +117,15 @@ impl Staging {
 
     /// `media/inbound`. What the agent planted in its place is an error, not a way out.
     fn inbound(&mut self, owner: (u32, u32)) -> io::Result<BorrowedFd<'_>> {
-        let made = match self.inbound.take() {
-            Some(made) => made,
-            None => {
-                let mut current = self.top.try_clone()?;
-                for name in INBOUND.split('/') {
-                    let place = Place { directory: current.as_fd(), name: OsStr::new(name) };
-                    current = plain::make_directory(place, Attributes { mode: 0o755, owner })?;
-                }
-                current
+        let made = if let Some(known) = self.inbound.take() {
+            known
+        } else {
+            let mut current = self.top.try_clone()?;
+            for name in INBOUND.split('/') {
+                let place = Place { directory: current.as_fd(), name: OsStr::new(name) };
+                current = plain::make_directory(place, Attributes { mode: 0o755, owner })?;
             }
+            current
         };
         let kept: &OwnedFd = self.inbound.insert(made);
         Ok(kept.as_fd())

@@ -11,6 +11,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use clawpen_rules::workspace::seeds::Digest;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -54,6 +55,9 @@ pub(super) struct SkillsRecord {
     /// Stamp of the copy; absent if nothing was to be copied and nothing was touched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) target: Option<String>,
+    /// Stamp of the copy before, while it is being replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) before: Option<String>,
 }
 
 /// The record of one workspace, and the lock that goes with it. Dropping it unlocks.
@@ -70,7 +74,7 @@ pub(super) struct Locked {
 /// Where the record of a workspace lies.
 pub(super) fn path(home: &Path, directory: &Path) -> PathBuf {
     let hash: [u8; 32] = Sha256::digest(directory.as_os_str().as_encoded_bytes()).into();
-    let id: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let id: String = Digest::new(hash).to_string().chars().take(16).collect();
     home.join("workspaces").join(id).with_extension("json")
 }
 
@@ -99,11 +103,13 @@ impl Locked {
 
     /// Writes the record if it changed; whole or not at all.
     pub(super) fn save(&mut self) -> Result<(), WorkspaceError> {
-        if self.saved.as_ref() == Some(&self.record) {
+        if self.saved.as_ref() == Some(&self.record)
+            || self.saved.is_none() && self.record.says_nothing()
+        {
             return Ok(());
         }
         let text = serde_json::to_vec_pretty(&self.record).map_err(io::Error::other);
-        text.and_then(|text| write_whole(&self.path, &text))
+        text.and_then(|text| write_whole(&self.path, &text, Durable::Rename))
             .map_err(WorkspaceError::io("write", &self.path))?;
         self.saved = Some(self.record.clone());
         Ok(())
@@ -131,6 +137,12 @@ impl Record {
             skills: None,
             released_ms: None,
         }
+    }
+
+    /// A sandbox without seeds and skills costs no file.
+    fn says_nothing(&self) -> bool {
+        let has_skills = self.skills.as_ref().is_some_and(|skills| skills.target.is_some());
+        self.seeded.is_empty() && !has_skills && self.released_ms.is_none()
     }
 }
 
@@ -168,16 +180,18 @@ enum Read {
     Broken,
 }
 
+/// What every version writes.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
 fn read(path: &Path) -> Result<Read, WorkspaceError> {
     let text = match read_small(path, MAX_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Read::Missing),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => return Ok(Read::Broken),
         other => other.map_err(WorkspaceError::io("read", path))?,
     };
-    #[derive(Deserialize)]
-    struct Version {
-        version: u32,
-    }
     match serde_json::from_slice::<Version>(&text) {
         Ok(found) if found.version > VERSION => Err(WorkspaceError::Newer {
             path: path.to_owned(),
@@ -200,15 +214,30 @@ pub(super) fn read_small(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Replaces a file of ours: written and synced beside it, then renamed.
-pub(super) fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
+/// What a file survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Durable {
+    /// Our death at any moment.
+    Rename,
+    /// The machine's, too: costs milliseconds.
+    Sync,
+}
+
+/// Replaces a file of ours: written beside it, then renamed.
+pub(super) fn write_whole(path: &Path, text: &[u8], durable: Durable) -> io::Result<()> {
     let beside = path.with_extension(format!("new-{}", random::uuid()));
     let written = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(&beside)
-        .and_then(|mut file| file.write_all(text).and_then(|()| file.sync_all()))
+        .and_then(|mut file| {
+            file.write_all(text)?;
+            match durable {
+                Durable::Rename => Ok(()),
+                Durable::Sync => file.sync_all(),
+            }
+        })
         .and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
         let _ = fs::remove_file(&beside);

@@ -132,6 +132,7 @@ impl Workspaces {
         drop(fresh);
         faults::reached("reseed.built");
         let about = about(wanted, ground, (TrashKind::Workspace, "the copy was renewed"), now);
+        let about = About { skills: locked.record.skills.as_ref(), ..about };
         let id = self.trash().displace(ground.place(), place, &about)?;
         faults::reached("reseed.swapped");
         locked.record = record;
@@ -156,7 +157,7 @@ fn fresh_skills(
     }
     skills::build(fresh.as_fd(), &sources, &plan, (ground.owner, &mut notes))?;
     let target = skills::stamp_of(fresh.as_fd(), OsStr::new(DIRECTORY));
-    Ok(source.map(|source| SkillsRecord { source, target }))
+    Ok(source.map(|source| SkillsRecord { source, target, before: None }))
 }
 
 /// Puts `fresh` at `place`; says whether something was there, which is then where `fresh` was.
@@ -185,6 +186,7 @@ fn about<'a>(
         reason,
         scope_key: &wanted.scope_key,
         agent: &wanted.agent,
+        skills: None,
         now,
     }
 }

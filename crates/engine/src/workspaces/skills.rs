@@ -18,7 +18,7 @@ use clawpen_rules::workspace::skills::{
 use super::ground::Ground;
 use super::plain::{self, Attributes};
 use super::record::{Locked, SkillsRecord};
-use super::trash::{About, Trash, TrashKind};
+use super::trash::{About, Taken, Trash, TrashKind};
 use super::tree::{self, Budget, Stamp};
 use super::{SkillsDone, Wanted, WorkspaceError};
 use crate::faults;
@@ -60,31 +60,40 @@ impl Sync<'_> {
         let was_placed = locked.record.skills.as_ref().is_some_and(|known| known.target.is_some());
         if plan.copies.is_empty() && !was_placed {
             // Nothing to copy, and what may be there is not ours.
-            locked.record.skills = Some(SkillsRecord { source, target: None });
+            locked.record.skills = Some(SkillsRecord { source, target: None, before: None });
             return Ok(SkillsDone::Unchanged);
         }
-        let known = locked.record.skills.take().and_then(|known| known.target);
-        let count = self.replace(&sources, &plan, known.as_deref(), notes)?;
+        let count = self.replace(&plan, (&sources, &source), locked, notes)?;
         faults::reached("skills.swapped");
-        locked.record.skills = Some(SkillsRecord { source, target: self.target() });
+        locked.record.skills = Some(SkillsRecord { source, target: self.target(), before: None });
         Ok(SkillsDone::Replaced(count))
     }
 
-    /// Builds the tree and puts it in place. `known` is the stamp of the last one we put there.
+    /// Builds the tree and puts it in place.
     fn replace(
         &self,
-        sources: &Sources,
         plan: &SkillPlan,
-        known: Option<&str>,
+        (sources, source): (&Sources, &str),
+        locked: &mut Locked,
         notes: &mut Vec<String>,
     ) -> Result<usize, WorkspaceError> {
         let origin = self.ground.path.join(DIRECTORY);
         let failed = || WorkspaceError::io("replace", &origin);
         let workshop = self.ground.workshop().map_err(failed())?;
-        let (fresh, count) =
+        let (_, count) =
             build(workshop.as_fd(), sources, plan, (self.ground.owner, notes)).map_err(failed())?;
-        drop(fresh);
         faults::reached("skills.built");
+        // Announced first: whichever of the two is there after a kill, we know it as ours.
+        let known = locked.record.skills.take();
+        let ours: Vec<String> =
+            known.into_iter().flat_map(|known| [known.target, known.before]).flatten().collect();
+        locked.record.skills = Some(SkillsRecord {
+            source: source.to_owned(),
+            target: stamp_of(workshop.as_fd(), OsStr::new(FRESH)),
+            before: ours.first().cloned(),
+        });
+        locked.save()?;
+        faults::reached("skills.announced");
         let fresh = Place { directory: workshop.as_fd(), name: OsStr::new(FRESH) };
         let place = self.ground.at(OsStr::new(DIRECTORY));
         match beneath::rename(fresh, place, Existing::Keep) {
@@ -99,12 +108,13 @@ impl Sync<'_> {
             reason: "the skills of the host changed, and these had been edited",
             scope_key: &self.wanted.scope_key,
             agent: &self.wanted.agent,
+            skills: None,
             now: self.now,
         };
         let id = self.trash.displace(place, fresh, &about)?;
         faults::reached("skills.trashed");
         let attic = self.ground.attic().map_err(failed())?;
-        if self.trash.take_if(&id, known, (attic.as_fd(), FRESH))? == super::trash::Taken::No {
+        if self.trash.take_if(&id, &ours, (attic.as_fd(), FRESH))? == Taken::No {
             notes.push(format!(
                 "the sandbox's own changes in `{}` are in the trash as `{id}`",
                 origin.display()

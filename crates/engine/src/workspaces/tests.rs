@@ -144,8 +144,10 @@ fn tree_text(top: &Path) -> BTreeMap<String, String> {
                 todo.push(path);
             } else if kind.is_symlink() {
                 found.insert(name, format!("-> {}", fs::read_link(path).unwrap().display()));
-            } else {
+            } else if kind.is_file() {
                 found.insert(name, fs::read_to_string(path).unwrap_or_default());
+            } else {
+                found.insert(name, "special".to_owned());
             }
         }
     }
@@ -272,6 +274,19 @@ fn skills_follow_the_host_and_edits_go_to_the_trash() {
     assert_eq!((trashed.kind.as_str(), &trashed.origin), ("skills", &world.copy().join("skills")));
     assert_eq!(tree_text(&trashed.content)["mine.md"], "the agent's own");
     assert_eq!(world.copied().get("skills/mine.md"), None);
+
+    // Brought back they stay, until the originals change again; and are kept then.
+    let trash = world.workspaces().trash();
+    trash.restore(&trashed.id, Occupied::Swap, NOW).unwrap();
+    assert_eq!(world.prepare().skills, SkillsDone::Unchanged);
+    assert_eq!(world.copied()["skills/mine.md"], "the agent's own");
+    for thing in world.trash() {
+        trash.delete(&thing.id).unwrap();
+    }
+    world.write("agent/skills/web/SKILL.md", "web 3 at last");
+    assert_eq!(world.prepare().skills, SkillsDone::Replaced(2));
+    let [trashed] = world.trash().try_into().unwrap();
+    assert_eq!(tree_text(&trashed.content)["mine.md"], "the agent's own");
 }
 
 #[test]
@@ -353,6 +368,7 @@ fn a_whole_copy_is_renewed_and_can_come_back() {
     assert!(matches!(refused, TrashError::Occupied { .. }), "{refused}");
     trash.restore(&id, Occupied::Swap, NOW).unwrap();
     assert_eq!(world.copied(), old);
+    assert_eq!(world.prepare().skills, SkillsDone::Unchanged, "its skills are known");
     fs::remove_dir_all(world.copy()).unwrap();
     trash.restore(&id, Occupied::Refuse, NOW).unwrap();
     assert_eq!((world.copied(), world.trash()), (texts(SEEDED), vec![]));
@@ -361,7 +377,7 @@ fn a_whole_copy_is_renewed_and_can_come_back() {
 }
 
 #[test]
-fn a_released_workspace_is_kept_ages_or_goes_by_policy() {
+fn issue_43797_a_released_workspace_is_kept_ages_or_goes_by_policy() {
     let world = World::new();
     world.prepare();
     let own = OwnConfig::default();
@@ -432,6 +448,21 @@ fn a_broken_record_is_kept_and_a_newer_one_is_not_touched() {
 }
 
 #[test]
+fn one_broken_manifest_hides_nothing_else_and_is_never_deleted() {
+    let world = World::new();
+    world.prepare();
+    let id = world.reseed(Extent::Whole).trashed.unwrap();
+    let other = world.reseed(Extent::Whole).trashed.unwrap();
+    let manifest = world.base.join("state/clawpen/trash").join(id.as_str()).join("manifest.json");
+    fs::write(&manifest, "{broken").unwrap();
+    let listed: Vec<_> = world.trash().into_iter().map(|thing| thing.id).collect();
+    assert_eq!(listed, [other]);
+    assert_eq!(world.workspaces().trash().unreadable().unwrap().len(), 1);
+    world.workspaces().sweep(&OwnConfig::default(), &|_| false, NOW).unwrap();
+    assert!(manifest.parent().unwrap().join("content/SOUL.md").exists());
+}
+
+#[test]
 fn a_trash_on_another_mount_keeps_things_beside_the_workspaces() {
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };
     let world = World::new();
@@ -463,7 +494,7 @@ fn a_closed_workspace_is_opened_up_and_moved() {
     let world = World::new();
     world.prepare();
     fs::create_dir(world.copy().join("closed")).unwrap();
-    let close = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0)).unwrap();
+    let close = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o0)).unwrap();
     close(&world.copy().join("closed"));
     close(&world.copy().join("skills"));
     close(&world.copy());

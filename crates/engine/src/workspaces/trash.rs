@@ -24,7 +24,7 @@ use clawpen_rules::timestamp::Timestamp;
 use clawpen_rules::workspace::removal::{Expiry, decide_expiry};
 
 use super::WorkspaceError;
-use super::record::{lock, make_private};
+use super::record::{SkillsRecord, lock, make_private};
 use crate::{faults, random};
 
 mod manifest;
@@ -146,6 +146,8 @@ pub(super) struct About<'a> {
     pub(super) reason: &'a str,
     pub(super) scope_key: &'a str,
     pub(super) agent: &'a str,
+    /// Of a whole workspace: what is known of the skills in it.
+    pub(super) skills: Option<&'a SkillsRecord>,
     pub(super) now: Timestamp,
 }
 
@@ -165,16 +167,23 @@ impl Trash {
         Self { home: home.join("trash") }
     }
 
-    /// The oldest first. What is half done does not show.
+    /// The oldest first. What is half done does not show, and what cannot be read is left to
+    /// [`Trash::unreadable`].
     pub fn list(&self) -> Result<Vec<Trashed>, WorkspaceError> {
-        let mut found = Vec::new();
-        for id in self.ids()? {
-            if let Whole::Yes(trashed) = self.look(&id)? {
-                found.push(trashed);
-            }
-        }
+        let looks = self.ids()?.into_iter().filter_map(|id| self.look(&id).ok());
+        let mut found: Vec<Trashed> = looks
+            .filter_map(|look| match look {
+                Whole::Yes(trashed) => Some(trashed),
+                Whole::No => None,
+            })
+            .collect();
         found.sort_by(|a, b| (a.since, &a.id).cmp(&(b.since, &b.id)));
         Ok(found)
+    }
+
+    /// What lies in the trash and cannot be read; nobody touches it.
+    pub fn unreadable(&self) -> Result<Vec<WorkspaceError>, WorkspaceError> {
+        Ok(self.ids()?.into_iter().filter_map(|id| self.look(&id).err()).collect())
     }
 
     /// One thing.
@@ -204,9 +213,11 @@ impl Trash {
         let _lock = self.lock()?;
         let mut expired = Vec::new();
         for id in self.ids()? {
-            match self.look(&id)? {
-                Whole::No => self.destroy(&id)?,
-                Whole::Yes(trashed) => {
+            match self.look(&id) {
+                // Somebody must look at it: see `unreadable`.
+                Err(_) => {}
+                Ok(Whole::No) => self.destroy(&id)?,
+                Ok(Whole::Yes(trashed)) => {
                     let days = trash_days(&trashed.agent);
                     match decide_expiry(days, trashed.since, now) {
                         Expiry::Due => {
@@ -270,12 +281,12 @@ impl Trash {
         Ok(reserved.id)
     }
 
-    /// Takes a directory out of the trash again, to `to`, if its stamp is the one that is `known`: then
+    /// Takes a directory out of the trash again, to `to`, if its stamp is one of `ours`: then
     /// it is a copy of ours that nobody changed. What is at `to` is removed.
     pub(super) fn take_if(
         &self,
         id: &TrashId,
-        known: Option<&str>,
+        ours: &[String],
         to: (BorrowedFd<'_>, &str),
     ) -> Result<Taken, WorkspaceError> {
         let path = self.home.join(id.as_str());
@@ -285,7 +296,7 @@ impl Trash {
         let vault = manifest.content.parent().unwrap_or(&path);
         let vault = beneath::open_root(vault).map_err(failed())?;
         let stamp = super::skills::stamp_of(vault.as_fd(), OsStr::new(CONTENT));
-        if known.is_none() || stamp.as_deref() != known {
+        if !stamp.is_some_and(|stamp| ours.contains(&stamp)) {
             return Ok(Taken::No);
         }
         super::tree::remove(to.0, to.1).map_err(failed())?;

@@ -156,15 +156,15 @@ fn copy_file(
     };
     let mode = if plain.is_program { 0o755 } else { 0o644 };
     let limit = budget.bytes;
-    let made = beneath::open(
+    let new = beneath::open(
         Root::without_links(to.directory),
         Path::new(to.name),
         Open::CreateNew { mode: 0o600 },
     )?;
-    let mut made = File::from(made);
-    let copied = plain.copy_to(&mut made, limit)?;
+    let mut new = File::from(new);
+    let copied = plain.copy_to(&mut new, limit)?;
     budget.bytes = budget.bytes.checked_sub(copied).ok_or(CopyError::TooLarge)?;
-    Attributes { mode, owner }.apply(made.as_fd())?;
+    Attributes { mode, owner }.apply(new.as_fd())?;
     Ok(())
 }
 

@@ -262,7 +262,7 @@ fn a_tree_that_was_closed_to_its_owner_is_removed() {
     let tree = tree();
     fs::write(tree.path.join("dir/deep/file"), "").unwrap();
     let close = |path: &str| {
-        fs::set_permissions(tree.path.join(path), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(tree.path.join(path), fs::Permissions::from_mode(0o0)).unwrap();
     };
     close("dir/deep");
     close("dir");

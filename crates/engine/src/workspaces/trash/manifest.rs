@@ -10,7 +10,7 @@ use clawpen_rules::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{About, TrashId, TrashKind, Trashed};
-use crate::workspaces::record::{read_small, write_whole};
+use crate::workspaces::record::{Durable, SkillsRecord, read_small, write_whole};
 use crate::workspaces::{WorkspaceError, plain, tree};
 
 pub(super) const MANIFEST: &str = "manifest.json";
@@ -32,6 +32,9 @@ pub(super) struct Manifest {
     reason: String,
     scope_key: String,
     agent: String,
+    /// What is known of the skills in a whole workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) skills: Option<SkillsRecord>,
     /// Inodes of replacements of ours: the content itself (blank name), or files in it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) fresh: BTreeMap<String, u64>,
@@ -71,6 +74,7 @@ impl Manifest {
             reason: about.reason.to_owned(),
             scope_key: about.scope_key.to_owned(),
             agent: about.agent.to_owned(),
+            skills: about.skills.cloned(),
             fresh: BTreeMap::new(),
             doomed: false,
         }
@@ -95,7 +99,8 @@ impl Manifest {
     pub(super) fn write(&self, entry: &Path) -> Result<(), WorkspaceError> {
         let path = entry.join(MANIFEST);
         let text = serde_json::to_vec_pretty(self).map_err(io::Error::other);
-        text.and_then(|text| write_whole(&path, &text)).map_err(WorkspaceError::io("write", &path))
+        text.and_then(|text| write_whole(&path, &text, Durable::Sync))
+            .map_err(WorkspaceError::io("write", &path))
     }
 
     /// Looks at what is really there.
@@ -129,7 +134,7 @@ impl Manifest {
 
     /// The same thing from now on, for another reason.
     pub(super) fn renewed(mut self, reason: &str, now: Timestamp) -> Self {
-        self.reason = reason.to_owned();
+        reason.clone_into(&mut self.reason);
         self.since_ms = now.as_millis();
         self
     }

@@ -12,7 +12,7 @@ use super::manifest::Manifest;
 use super::{CONTENT, Occupied, Trash, TrashError, TrashId, TrashKind, Trashed};
 use crate::faults;
 use crate::workspaces::ground::Ground;
-use crate::workspaces::record::{Locked, Record, make_private};
+use crate::workspaces::record::{Locked, Record, SkillsRecord, make_private};
 use crate::workspaces::{WorkspaceError, plain};
 
 impl Trash {
@@ -45,20 +45,33 @@ impl Trash {
             TrashKind::Files => job.files()?,
         };
         faults::reached("trash.restored");
-        match left {
-            Left::Nothing => self.destroy(id)?,
-            Left::Exchanged => {
-                let entry = self.home.join(id.as_str());
-                if let Some(manifest) = Manifest::read(&entry)? {
-                    let reason = "another copy was brought back in its place";
-                    manifest.renewed(reason, now).write(&entry)?;
-                }
+        let entry = self.home.join(id.as_str());
+        let manifest = Manifest::read(&entry)?;
+        let known = locked.record.skills.take();
+        locked.record.skills = match trashed.kind {
+            // It comes with what is known of it.
+            TrashKind::Workspace => manifest.as_ref().and_then(|manifest| manifest.skills.clone()),
+            // They are somebody's own: left alone until the originals change, and then kept.
+            TrashKind::Skills => known.clone().map(|known| SkillsRecord {
+                source: known.source,
+                target: None,
+                before: None,
+            }),
+            TrashKind::Files => known.clone(),
+        };
+        match (left, manifest) {
+            (Left::Nothing, _) => self.destroy(id)?,
+            (Left::Exchanged, None) => {}
+            (Left::Exchanged, Some(manifest)) => {
+                let reason = "another copy was brought back in its place";
+                let mut manifest = manifest.renewed(reason, now);
+                manifest.skills = known.filter(|_| trashed.kind == TrashKind::Workspace);
+                manifest.write(&entry)?;
             }
         }
         faults::reached("trash.restore-noted");
-        // It is in use again, as far as we know, and nobody knows which skills are in it.
+        // It is in use again, as far as we know.
         locked.record.released_ms = None;
-        locked.record.skills = None;
         locked.save()?;
         Ok(trashed.origin)
     }
