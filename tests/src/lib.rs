@@ -1,7 +1,8 @@
 //! Shared by the tests that need two crates, the real binary or recorded rows.
 //!
 //! [`replay`] runs the recorded rows of the reference system through our code; [`compat`] holds the
-//! rules where we differ on purpose; [`facts`] compares sentences by what they say; [`docker`] makes containers.
+//! rules where we differ on purpose; [`facts`] compares sentences by what they say; [`docker`] makes
+//! containers; [`people`] are ordinary users of this machine.
 #![forbid(unsafe_code)]
 
 pub mod canaries;
@@ -9,6 +10,7 @@ pub mod compat;
 pub mod docker;
 pub mod facts;
 pub mod home;
+pub mod people;
 pub mod replay;
 
 /// A program of this workspace that cargo built beside the running one.

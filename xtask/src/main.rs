@@ -28,13 +28,14 @@ cargo xtask <command>
   check                                 what a commit must pass: format, lints, tidy, unit tests, corpus
   ci                                    check, every test, recorded rows, 15 s of fuzzing per target
   test [ARGS]                           every test; ARGS go to the runner (a name runs only what matches)
-  test docker|native|escape [ARGS]      one suite against real services (root installs what is missing)
+  test docker|native|escape|faults [ARGS]
+                                        one suite against real services (root installs what is missing)
   services [COMMAND…]                   a command, or a shell, while those services run
   replay [DIR] [--failures] [--only NAME]
                                         recorded rows through the product; DIR defaults to tests/corpus
   tidy                                  the rules of this house that no compiler knows
   fuzz [TARGET] [--seconds N]           every fuzz target, or one; 15 s each
-  soak [MINUTES]                        long fuzzing (10 minutes per target) and 100,000 cases per property
+  soak [MINUTES]                        long fuzzing (10 minutes per target), 100,000 cases per property, an hour of plans that run
   bench [ARGS]                          micro-benchmarks
   docs                                  API documentation; a broken link is an error
 ";

@@ -1,6 +1,7 @@
 //! `cargo xtask soak [MINUTES]`: what is too slow for every commit. Ten minutes of fuzzing per
-//! target, 100,000 cases per property, 100,000 commands cut as two shell grammars cut them, 200
-//! kills at random moments, a thousand pens at once.
+//! target, 100,000 cases per property, 100,000 commands cut as two shell grammars cut them, an hour (six
+//! times MINUTES) of made-up commands whose allowed plans really run, under a tracer, 200 kills at random
+//! moments, a thousand pens at once.
 
 use std::process::ExitCode;
 
@@ -39,6 +40,14 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
         ]);
         run_command(tests.env("CLAWPEN_ORACLE_COMMANDS", "100000"))
     });
+    steps.run("plans that run", || {
+        let seconds = minutes.saturating_mul(6 * 60).to_string();
+        // Another seed each day; it is printed, so that a failure can be had again.
+        let seed = (now_seconds() / 86_400).to_string();
+        let run =
+            ["run", "--release", "--quiet", "--package", "clawpen-tests", "--bin", "run_plans"];
+        run_command(cargo(&run).args(["--", &seconds, &seed]))
+    });
     steps.run("kills", || {
         let services = Services::start()?;
         let killed = test::faults(&services, KILLS);
@@ -48,4 +57,9 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     steps.run("a thousand pens", test::many_pens);
     steps.run("fuzzing", || fuzz::every_target(minutes.saturating_mul(60)));
     Ok(steps.finish())
+}
+
+fn now_seconds() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.unwrap_or_default().as_secs()
 }

@@ -10,6 +10,9 @@ use anyhow::{Result, bail};
 use crate::services::Services;
 use crate::tools::{cargo, root, run as run_command, works};
 
+/// Kills at random moments when nobody says how many.
+const FEW_KILLS: u32 = 10;
+
 /// The suites that need more than this repository: a file or directory in `tests/tests` each.
 const SUITES: &[&str] = &["docker", "native", "escape"];
 
@@ -18,6 +21,16 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
         && SUITES.contains(&suite.as_str())
     {
         one_suite(suite, rest)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some((suite, rest)) = args.split_first()
+        && suite == "faults"
+    {
+        let services = Services::start()?;
+        let rounds = rest.first().and_then(|word| word.parse().ok()).unwrap_or(FEW_KILLS);
+        let result = faults(&services, rounds);
+        services.stop()?;
+        result?;
         return Ok(ExitCode::SUCCESS);
     }
     run_command(runner().arg("--workspace").args(args))?;
@@ -66,15 +79,33 @@ fn one_suite(suite: &str, args: &[String]) -> Result<()> {
         bail!("no suite `{suite}` in tests/tests");
     }
     let services = Services::start()?;
+    // Tests start the real programs, and a test build does not make those.
+    run_command(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
     let mut tests = runner();
     tests.args(["-p", "clawpen-tests", "--test", suite]).args(args);
+    if suite == "escape" {
+        // Its table is wanted even though everything went well.
+        show_output(&mut tests);
+    }
     let result = run_command(services.known_to(&mut tests));
     services.stop()?;
     result
 }
 
+fn show_output(tests: &mut Command) {
+    if has_nextest() {
+        tests.args(["--success-output", "immediate"]);
+    } else {
+        tests.args(["--", "--nocapture"]);
+    }
+}
+
+fn has_nextest() -> bool {
+    works(&mut cargo(&["nextest", "--version"]))
+}
+
 fn runner() -> Command {
-    if works(&mut cargo(&["nextest", "--version"])) {
+    if has_nextest() {
         // A crate without tests is no failure.
         return cargo(&["nextest", "run", "--no-fail-fast", "--no-tests", "pass"]);
     }

@@ -359,7 +359,7 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// Only these jobs: create, exec, files, pens, workspace
+    /// Only these jobs: create, exec, files, docker, pens, workspace
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub only: Vec<String>,
     /// How often each quick job is measured
@@ -371,6 +371,9 @@ pub(crate) struct BenchArgs {
     /// How many files in the large workspace
     #[arg(long, value_name = "N", default_value_t = 300_000)]
     pub files: usize,
+    /// The image that containers are measured with
+    #[arg(long, value_name = "IMAGE", default_value = "openclaw-sandbox:bookworm-slim")]
+    pub image: String,
     #[command(flatten)]
     pub format: FormatFlag,
 }

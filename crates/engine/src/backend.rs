@@ -22,7 +22,7 @@ use self::docker::{DockerBackend, DockerFailure};
 use self::native::{FindError, Found};
 use crate::channel::{CallError, Channel, ConnectError};
 use crate::registry::Identity;
-use crate::supervisor_image;
+use crate::supervisor_image::{self, Maker};
 
 /// What to make, decided.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,6 +58,8 @@ pub type WitnessError = Box<dyn Error + Send + Sync>;
 #[derive(Debug, Default)]
 pub struct Engines {
     docker: Mutex<HashMap<PathBuf, Arc<DockerBackend>>>,
+    /// Pen makers that wait for an order.
+    ready: Mutex<Vec<Maker>>,
 }
 
 /// There is no sandbox.
@@ -98,6 +100,22 @@ impl Engines {
         Ok(made)
     }
 
+    /// Starts a pen maker ahead of its order, unless one waits already. Where it cannot be started the
+    /// order will say why.
+    pub fn expect_native(&self) {
+        self.keep_ready(1);
+    }
+
+    /// Sees to it that `count` pen makers wait. For doors that live long; a maker that is never used costs
+    /// its memory, and ends with this value.
+    pub fn keep_ready(&self, count: usize) {
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        while ready.len() < count {
+            let Ok(maker) = Maker::start() else { return };
+            ready.push(maker);
+        }
+    }
+
     /// Makes a sandbox and proves it. On failure nothing of it is left.
     pub fn start(
         &self,
@@ -108,8 +126,9 @@ impl Engines {
     ) -> Result<Sandbox, StartError> {
         match plan {
             Plan::Native(plan) => {
+                let ahead = self.ready.lock().unwrap_or_else(PoisonError::into_inner).pop();
                 let request = plan.request(place, lifetime);
-                Ok(Sandbox::Native(Box::new(native::Pen::start(&request, witness)?)))
+                Ok(Sandbox::Native(Box::new(native::Pen::start(&request, ahead, witness)?)))
             }
             Plan::Docker(spec) => {
                 let start = |cause| docker::StartError { name: place.name.to_owned(), cause };

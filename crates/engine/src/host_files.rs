@@ -40,7 +40,11 @@ impl HostFiles for OneLook {
         if let Some(known) = self.seen.borrow().get(path) {
             return known.clone();
         }
-        let found = RealFiles.entry(path);
+        // In a directory that is not there, there is nothing.
+        let parent = path.rsplit_once('/').map(|(parent, _)| parent);
+        let parent_is_missing =
+            parent.is_some_and(|parent| matches!(self.seen.borrow().get(parent), Some(Ok(None))));
+        let found = if parent_is_missing { Ok(None) } else { RealFiles.entry(path) };
         self.seen.borrow_mut().insert(path.to_owned(), found.clone());
         found
     }
@@ -133,6 +137,16 @@ mod tests {
         check("dangling", link("nowhere"));
         check("loop", link("loop"));
         check("socket", Ok(Some((EntryKind::Other, None))));
+    }
+
+    #[test]
+    fn one_look_tells_what_many_would() {
+        let directory = tree();
+        let look = OneLook::default();
+        for name in ["missing", "missing/below", "missing/below/more", "dir", "dir/none", "file"] {
+            let path = format!("{}/{name}", directory.path().display());
+            assert_eq!(look.entry(&path), RealFiles.entry(&path), "{name}");
+        }
     }
 
     #[test]

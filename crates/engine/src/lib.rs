@@ -15,6 +15,7 @@ pub mod exec_question;
 pub mod explain;
 pub mod facts;
 pub mod faults;
+pub mod host_exec;
 pub mod host_files;
 mod known_places;
 pub mod lifecycle;

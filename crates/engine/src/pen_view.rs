@@ -18,6 +18,7 @@
 
 mod etc;
 mod host;
+mod image;
 
 use std::path::{Path, PathBuf};
 
@@ -38,9 +39,17 @@ const SYSTEM: &[&str] = &["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 /// Private memory in every pen, whatever the config lists.
 const MEMORY: &[&str] = &["/tmp", "/var/tmp", "/run", "/dev/shm"];
-/// Open to everyone, and of the whole host: its memory, keys, timers, symbols; what the kernel does
-/// on a key. What only the host's root may read is shut anyway: no id of a pen is his.
+/// Open to everyone, and of the whole host: its memory, keys, timers, symbols, devices, file systems; what
+/// counts interrupts tells when somebody types. What only the host's root may read is shut anyway: no id of
+/// a pen is his.
 const MASKED: &[&str] = &[
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/interrupts",
+    "/proc/irq",
+    "/proc/scsi",
     "/proc/kcore",
     "/proc/keys",
     "/proc/key-users",
@@ -50,11 +59,10 @@ const MASKED: &[&str] = &[
     "/proc/latency_stats",
     "/proc/sysrq-trigger",
 ];
+/// Room of a private memory for each file that it may hold: files take memory even if they are empty.
+const BYTES_PER_FILE: u64 = 1024;
 /// Settings of the kernel, some of which belong to the pen's own network: to be read only.
 const READ_ONLY: &[&str] = &["/proc/sys"];
-/// Entries of an unpacked image that the pen brings itself.
-const OURS: &[&str] = &["proc", "sys", "dev", "tmp", "run", "etc", "home", "root", "boot"];
-
 /// The file system of one pen.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct View {
@@ -82,7 +90,7 @@ pub fn build(pen: &NativePen, ownership: Ownership, host: &Host) -> Result<View,
     view.open("/", LandlockAccess::Read);
     match pen.root() {
         Root::HostView => view.system(host)?,
-        Root::Directory(directory) => view.image(Path::new(directory), host)?,
+        Root::Directory(directory) => image::bring(&mut view, Path::new(directory), pen, host)?,
     }
     etc::write(&mut view, pen, host)?;
     view.devices();
@@ -150,25 +158,6 @@ impl Builder {
         Ok(())
     }
 
-    /// An unpacked image: its top entries one by one, so that nothing has to be made in it.
-    fn image(&mut self, directory: &Path, host: &Host) -> Result<(), ViewError> {
-        let directory = host.real(directory)?;
-        for (name, found) in host.list(&directory)? {
-            if OURS.contains(&name.as_str()) {
-                continue;
-            }
-            let target = format!("/{name}");
-            match found {
-                Found::Nothing | Found::Other => {}
-                Found::Link(to) => self.link(&target, to),
-                Found::Directory | Found::File => {
-                    self.read_only(&directory.join(&name), &target, host);
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn devices(&mut self) {
         for name in DEVICES {
             let path = format!("/dev/{name}");
@@ -224,7 +213,7 @@ impl Builder {
             self.step(MountStep::Tmpfs {
                 target: path.into(),
                 size: *bytes,
-                inodes: 0,
+                inodes: bytes / BYTES_PER_FILE,
                 permissions: *mode,
                 flags: MountFlags { bits },
             });
@@ -232,7 +221,19 @@ impl Builder {
             self.open(path, access);
             self.0.roots.push(FileRoot { path: path.into(), access: RootAccess::Write });
         }
-        self.link("/var/run", "/run".into());
+        self.link_run();
+    }
+
+    /// Old programs look for `/run` below `/var`. An image may have that link, or something else there.
+    fn link_run(&mut self) {
+        let is_taken = |step: &MountStep| match step {
+            MountStep::Symlink { target, .. } => target == Path::new("/var/run"),
+            MountStep::Bind { target, .. } => Path::new("/var/run").starts_with(target),
+            _ => false,
+        };
+        if !self.0.steps.iter().any(is_taken) {
+            self.link("/var/run", "/run".into());
+        }
     }
 
     /// The workspace and the binds. They come last, so that one may stand in private memory.

@@ -2,8 +2,9 @@
 //!
 //! The build script has put a static binary beside this module. It is handed to the kernel as a sealed file in
 //! memory, made once per process and shared by every pen: nothing is unpacked, nothing on disk can be swapped.
-//! [`start_pen`] runs it as pen maker with a spec and a listening socket and waits until process 1 listens.
-//! The maker is a small process of its own, so making a pen costs the same however big this one is.
+//! A [`Maker`] is that program waiting for its order: started while we still decide, or kept ready. The order is
+//! a pen spec and a listening socket; the answer is process 1, listening. The maker is a small process of its
+//! own, so making a pen costs the same however big this one is.
 
 use std::ffi::CString;
 use std::io;
@@ -18,6 +19,8 @@ use clawpen_os::sockets;
 use clawpen_os::spawn::{Image, Plan, Session, SpawnError};
 use clawpen_wire::pen::PenSpec;
 use clawpen_wire::supervisor::codec::EncodeError;
+
+use crate::backend::native::switches;
 
 /// The static binary, for backends that mount it into a container.
 pub static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clawpen-supervisor"));
@@ -63,46 +66,63 @@ pub fn program() -> io::Result<BorrowedFd<'static>> {
     Ok(PROGRAM.get_or_init(|| made).as_fd())
 }
 
-/// Makes a native pen and waits until it listens on `listener`.
-///
-/// Nothing is left behind on failure: the maker kills what it has made, and what it could not kill ends
-/// when its descriptors close.
-pub fn start_pen(spec: &PenSpec, listener: BorrowedFd<'_>) -> Result<ProcessOne, StartPenError> {
-    start_pen_with(spec, listener, Vec::new())
+/// A pen maker that has made its namespaces and waits to hear what for. Dropping it ends it.
+#[derive(Debug)]
+pub struct Maker {
+    process: Child,
+    socket: OwnedFd,
 }
 
-/// The same with environment variables for the maker: only test builds of the supervisor read any.
-pub fn start_pen_with(
-    spec: &PenSpec,
-    listener: BorrowedFd<'_>,
-    environment: Vec<CString>,
-) -> Result<ProcessOne, StartPenError> {
-    let spec = spec.to_bytes().map_err(StartPenError::Spec)?;
-    let spec =
-        memfd::sealed("clawpen-spec", &spec, memfd::Use::Read).map_err(StartPenError::Prepare)?;
-    let program = program().map_err(StartPenError::Prepare)?;
-    let null = events::open_null().map_err(StartPenError::Prepare)?;
-    let (ours, theirs) = sockets::pair(sockets::Kind::Messages).map_err(StartPenError::Prepare)?;
-    let argv = [c"clawpen-supervisor", c"make"].map(CString::from).to_vec();
-    let maker = Plan::new(Image::File(program), argv, environment)
-        .descriptor(0, null.as_fd())
-        .descriptor(1, null.as_fd())
-        .descriptor(2, null.as_fd())
-        .descriptor(3, spec.as_fd())
-        .descriptor(4, listener)
-        .descriptor(5, theirs.as_fd())
-        // Ctrl-C at a terminal goes to a whole group: it is meant for the command, not for the pen.
-        .session(Session::New)
-        .spawn()
-        .map_err(StartPenError::Spawn)?;
-    drop(theirs);
-    let heard = hear(ours.as_fd());
-    if heard.is_err() {
-        // It may be stuck; it has nothing to say any more.
-        let _ = maker.signal(Signal::KILL);
+impl Maker {
+    /// Starts one. It works on its own processor while the caller goes on.
+    pub fn start() -> Result<Self, StartPenError> {
+        let program = program().map_err(StartPenError::Prepare)?;
+        let null = events::open_null().map_err(StartPenError::Prepare)?;
+        let (socket, theirs) =
+            sockets::pair(sockets::Kind::Messages).map_err(StartPenError::Prepare)?;
+        let argv = [c"clawpen-supervisor", c"make"].map(CString::from).to_vec();
+        let process = Plan::new(Image::File(program), argv, switches::switches())
+            .descriptor(0, null.as_fd())
+            .descriptor(1, null.as_fd())
+            .descriptor(2, null.as_fd())
+            .descriptor(3, theirs.as_fd())
+            // Ctrl-C at a terminal goes to a whole group: it is meant for the command, not for the pen.
+            .session(Session::New)
+            .spawn()
+            .map_err(StartPenError::Spawn)?;
+        Ok(Self { process, socket })
     }
-    reap(&maker);
-    heard
+
+    /// Makes a native pen and waits until it listens on `listener`.
+    ///
+    /// Nothing is left behind on failure: the maker kills what it has made, and what it could not kill
+    /// ends when its descriptors close.
+    pub fn make(
+        self,
+        spec: &PenSpec,
+        listener: BorrowedFd<'_>,
+    ) -> Result<ProcessOne, StartPenError> {
+        let spec = spec.to_bytes().map_err(StartPenError::Spec)?;
+        let spec = memfd::sealed("clawpen-spec", &spec, memfd::Use::Read)
+            .map_err(StartPenError::Prepare)?;
+        let ordered = sockets::send(self.socket.as_fd(), b"P", &[spec.as_fd(), listener]);
+        match hear(self.socket.as_fd()) {
+            // It has ended before it could take the order; what it said last says more.
+            Err(StartPenError::Killed) => {
+                ordered.map_err(StartPenError::Prepare)?;
+                Err(StartPenError::Killed)
+            }
+            heard => heard,
+        }
+    }
+}
+
+impl Drop for Maker {
+    /// One that has made its pen is ending by itself; any other has nothing to say any more.
+    fn drop(&mut self) {
+        let _ = self.process.signal(Signal::KILL);
+        let _ = self.process.wait();
+    }
 }
 
 /// Reads until the pen is ready. Process 1 and the maker both speak, in any order.
@@ -160,11 +180,6 @@ fn hear_one(from: BorrowedFd<'_>, deadline: Instant) -> Result<Heard, StartPenEr
     }
 }
 
-/// The maker ends by itself at once after its last word, or was killed.
-fn reap(maker: &Child) {
-    let _ = maker.wait();
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixStream;
@@ -199,6 +214,15 @@ mod tests {
             refused.to_string(),
             "the pen cannot be made: the pen spec does not say how to make a pen"
         );
+    }
+
+    #[test]
+    fn a_maker_that_is_not_needed_leaves_nothing() {
+        let maker = Maker::start().unwrap();
+        let pidfd = process::pidfd_open(maker.process.pid()).unwrap();
+        drop(maker);
+        let ended = [(pidfd.as_fd(), Interest::Read)];
+        assert!(!events::poll(&ended, Some(PATIENCE)).unwrap().is_empty());
     }
 
     #[test]
@@ -239,6 +263,10 @@ mod tests {
         channel.shutdown().unwrap();
         let ended = [(process_one.pidfd.as_fd(), Interest::Read)];
         assert!(!events::poll(&ended, Some(PATIENCE)).unwrap().is_empty());
+    }
+
+    fn start_pen(spec: &PenSpec, listener: BorrowedFd<'_>) -> Result<ProcessOne, StartPenError> {
+        Maker::start()?.make(spec, listener)
     }
 
     fn listener() -> (tempfile::TempDir, OwnedFd) {

@@ -15,8 +15,8 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, Statx, StatxFlags,
-    Timespec, Timestamps, Uid,
+    AtFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, SeekFrom, Statx,
+    StatxFlags, Timespec, Timestamps, Uid,
 };
 use rustix::io::Errno;
 
@@ -24,7 +24,7 @@ use crate::syscall::errno;
 
 mod remove;
 
-pub use remove::remove_tree;
+pub use remove::{Removal, remove_tree};
 
 /// A directory to stay beneath, and what its absolute links mean. Made from a descriptor alone,
 /// absolute links are refused.
@@ -260,6 +260,8 @@ pub struct Entry {
     pub name: OsString,
     /// Its kind; `Unknown` if the file system does not say.
     pub kind: Kind,
+    /// Where the entry after it begins, for [`list_from`].
+    pub next: u64,
 }
 
 /// Calls `each` for every entry but `.` and `..`, until it says stop. Holds one small buffer,
@@ -268,7 +270,20 @@ pub fn list(
     directory: BorrowedFd<'_>,
     each: &mut dyn FnMut(Entry) -> ControlFlow<()>,
 ) -> io::Result<()> {
+    list_from(directory, 0, each)
+}
+
+/// The same from where an earlier listing of this directory stopped: 0, or [`Entry::next`] of the last
+/// entry it gave. Nothing before it is read again.
+pub fn list_from(
+    directory: BorrowedFd<'_>,
+    start: u64,
+    each: &mut dyn FnMut(Entry) -> ControlFlow<()>,
+) -> io::Result<()> {
     let again = open(directory, Path::new("."), Open::Directory)?;
+    if start != 0 {
+        rustix::fs::seek(&again, SeekFrom::Start(start))?;
+    }
     let mut buffer = Vec::with_capacity(32 * 1024);
     let mut entries = RawDir::new(again, buffer.spare_capacity_mut());
     while let Some(entry) = entries.next() {
@@ -279,7 +294,8 @@ pub fn list(
         }
         let name = OsStr::from_bytes(name).to_owned();
         let kind = Kind::from_kernel(entry.file_type());
-        if each(Entry { name, kind }).is_break() {
+        let next = entry.next_entry_cookie();
+        if each(Entry { name, kind, next }).is_break() {
             break;
         }
     }

@@ -66,17 +66,29 @@ pub fn drop_all() -> io::Result<()> {
 /// Empties all but keeps `kept` (bits) permitted and effective, as far as they were permitted.
 pub fn drop_all_but(kept: u64) -> io::Result<()> {
     // First, because it needs CAP_SETPCAP.
-    for capability in 0..u64::BITS {
-        match is_in_bounding(capability)? {
-            Some(true) => drop_from_bounding(capability)?,
-            Some(false) => {}
-            None => break,
-        }
-    }
+    drop_bounding()?;
     clear_ambient()?;
     let kept = capabilities(None)?.permitted & CapabilitySet::from_bits_retain(kept);
     let inheritable = CapabilitySet::empty();
     Ok(set_capabilities(None, ThreadSets { effective: kept, permitted: kept, inheritable })?)
+}
+
+/// Empties all but the bounding set, which needs a power to shrink that others may lack. Without the
+/// others, and with no-new-privs, it gives nothing.
+pub fn drop_all_but_bounding() -> io::Result<()> {
+    clear_ambient()?;
+    let none = CapabilitySet::empty();
+    let sets = ThreadSets { effective: none, permitted: none, inheritable: none };
+    Ok(set_capabilities(None, sets)?)
+}
+
+/// Empties the bounding set. Needs `CAP_SETPCAP` unless it is empty.
+pub(crate) fn drop_bounding() -> io::Result<()> {
+    let mut capability = 0;
+    while capability < u64::BITS && drop_from_bounding(capability)? == Known::Yes {
+        capability += 1;
+    }
+    Ok(())
 }
 
 /// uid 0 is nobody special from here on, and no set survives a change of ids by itself, for good.
@@ -108,18 +120,39 @@ fn is_in_bounding(capability: u32) -> io::Result<Option<bool>> {
     }
 }
 
-fn drop_from_bounding(capability: u32) -> io::Result<()> {
+/// Whether the kernel knows a capability of a number; there are no more after the first it does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Yes,
+    No,
+}
+
+fn drop_from_bounding(capability: u32) -> io::Result<Known> {
     // SAFETY: this option of prctl takes an integer by value.
     let ret = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability)) };
-    check(ret.into()).map(drop)
+    match check(ret.into()) {
+        Ok(_) => Ok(Known::Yes),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(Known::No),
+        // Without the power to drop it, it may be gone already.
+        Err(error) => match is_in_bounding(capability)? {
+            Some(true) => Err(error),
+            Some(false) => Ok(Known::Yes),
+            None => Ok(Known::No),
+        },
+    }
 }
 
 fn is_ambient(capability: u32) -> io::Result<bool> {
     ambient(libc::PR_CAP_AMBIENT_IS_SET, capability).map(|present| present == 1)
 }
 
-fn clear_ambient() -> io::Result<()> {
+pub(crate) fn clear_ambient() -> io::Result<()> {
     ambient(libc::PR_CAP_AMBIENT_CLEAR_ALL, 0).map(drop)
+}
+
+#[cfg(feature = "fault-switches")]
+pub(crate) fn raise_ambient(capability: u32) -> io::Result<()> {
+    ambient(libc::PR_CAP_AMBIENT_RAISE, capability).map(drop)
 }
 
 fn ambient(operation: libc::c_int, capability: u32) -> io::Result<libc::c_long> {

@@ -28,6 +28,9 @@ pub mod landlock;
 pub mod rlimits;
 pub mod seccomp;
 
+#[cfg(feature = "fault-switches")]
+pub mod faults;
+
 pub mod pty;
 pub mod spawn;
 

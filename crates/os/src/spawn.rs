@@ -236,6 +236,18 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// Takes every step but the last in this very process, which stays what it is: what a program would
+    /// be held by can be looked at from inside before there is one. Every descriptor that the plan does
+    /// not give is closed, whoever owns it: meant for a fork that ends with
+    /// [`exit_now`](crate::process::exit_now).
+    ///
+    /// # Errors
+    /// At the step that failed; those before it stay taken.
+    pub fn stay(&self) -> Result<(), SpawnError> {
+        let prepared = self.prepare().map_err(|cause| SpawnError { step: Step::Clone, cause })?;
+        prepared.stay().map_err(|(step, number)| SpawnError { step, cause: errno(number) })
+    }
+
     fn prepare(&self) -> io::Result<Prepared<'_>> {
         let mut taken: Vec<i32> = self.descriptors.iter().map(|(number, _)| *number).collect();
         taken.sort_unstable();

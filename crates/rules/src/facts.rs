@@ -11,11 +11,11 @@
 mod compare;
 mod floor;
 pub mod kernel;
-
-use std::fmt;
+mod kind;
 
 pub use compare::compare;
 pub use floor::{Floor, Need, floor};
+pub use kind::FactKind;
 
 use crate::backend::Backend;
 use crate::native::ids::Range;
@@ -28,6 +28,7 @@ pub struct Asked {
     pub backend: Backend,
     /// Whom commands run as, inside.
     pub user: PenUser,
+    pub groups: GroupsAsked,
     /// The id maps; `None` if the sandbox has no user namespace of its own.
     pub ids: Option<MapsAsked>,
     /// Kinds of namespaces that are not the host's, by their names in `/proc/self/ns`.
@@ -37,6 +38,17 @@ pub struct Asked {
     pub rlimits: Vec<Rlimit>,
     pub cgroup: CgroupLimits,
     pub landlock: LandlockAsked,
+}
+
+/// The groups of commands besides their user's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupsAsked {
+    None,
+    /// The kernel forbids whoever has a single id to drop his groups: they stay, as ones that have no
+    /// number in the sandbox.
+    Nameless,
+    /// What the engine finds in the image.
+    Given,
 }
 
 /// Id maps, as the host sees them.
@@ -258,47 +270,36 @@ pub fn decide(asked: &Asked, observed: &Observed) -> Result<Vec<Line>, Vec<Misma
     if failed.is_empty() { Ok(lines) } else { Err(failed) }
 }
 
-/// Decides whether process 1 has really closed itself to observers, seen from the host.
-pub fn decide_sealed(memory: Memory) -> Result<Line, Mismatch> {
-    let (word, holds) = match memory {
-        Memory::Closed => ("closed", Holds::Yes),
-        Memory::Open => ("open", Holds::No),
+/// Where something was seen from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    Outside,
+    Inside,
+}
+
+/// Decides whether process 1 has really closed itself to observers.
+pub fn decide_sealed(memory: Memory, from: Seen) -> Result<Line, Mismatch> {
+    let word = match memory {
+        Memory::Closed => "closed",
+        Memory::Open => "open",
     };
     let asked = "closed".to_owned();
-    match holds {
-        Holds::Yes => Ok(Line {
+    let (outside, inside, place) = match from {
+        Seen::Outside => (Some(word.to_owned()), None, "outside"),
+        Seen::Inside => (None, Some(word.to_owned()), "inside"),
+    };
+    match memory {
+        Memory::Closed => Ok(Line {
             fact: Fact::Memory,
             need: Need::Floor,
             asked,
-            outside: Some(word.to_owned()),
-            inside: None,
-            holds,
+            outside,
+            inside,
+            holds: Holds::Yes,
         }),
-        Holds::No => {
-            let found = vec![format!("{word} from outside")];
+        Memory::Open => {
+            let found = vec![format!("{word} from {place}")];
             Err(Mismatch { fact: Fact::Memory, asked, found })
-        }
-    }
-}
-
-impl fmt::Display for Fact {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Namespace(kind) => write!(f, "namespace `{kind}`"),
-            Self::UidMap => f.write_str("user id map"),
-            Self::GidMap => f.write_str("group id map"),
-            Self::User => f.write_str("user"),
-            Self::Groups => f.write_str("groups"),
-            Self::Capabilities => f.write_str("capabilities"),
-            Self::NoNewPrivs => f.write_str("no-new-privs"),
-            Self::Seccomp => f.write_str("seccomp"),
-            Self::Landlock => f.write_str("landlock"),
-            Self::Mount(target) => write!(f, "mount `{target}`"),
-            Self::Interfaces => f.write_str("network interfaces"),
-            Self::Rlimit(kind) => write!(f, "limit `{}`", kind.as_str()),
-            Self::Cgroup(what) => write!(f, "cgroup limit `{what}`"),
-            Self::Descriptors => f.write_str("open descriptors"),
-            Self::Memory => f.write_str("process 1 closed to others"),
         }
     }
 }

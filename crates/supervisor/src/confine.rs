@@ -1,18 +1,21 @@
 //! What a command gives up before it starts, and in which order.
 //!
 //! ```text
-//! session, descriptors, terminal, directory   while every call is still open
-//! resource limits                              before the last powers go; a hard limit can only sink
-//! no-new-privs                                 the two below need it
-//! Landlock                                     opens nothing itself, so it may come before the descriptors close
-//! every other descriptor closed                nothing of process 1 is left in the child
-//! seccomp                                      last: it need not allow any step above
+//! in the shim, once                            what is dear to make and is inherited for good
+//!   the limit of processes                     what counts is the limit of the one who forks
+//!   no-new-privs                               the two below need it
+//!   Landlock
+//!   seccomp                                    last: the shim needs nothing that a command does not
+//! in the command's process
+//!   session, descriptors, terminal, directory
+//!   the other resource limits                  not for the shim, which must live to report
+//!   every other descriptor closed              nothing of process 1 is left in the child
 //! execve
 //! ```
 //!
-//! The order is kept by `clawpen_os::spawn`; here stands what goes into it. Ids, capabilities and
-//! no-new-privs were settled once, for process 1 itself, and are inherited. Made once at the start, because
-//! the spec does not change and a rule set can be applied any number of times.
+//! The second part's order is kept by `clawpen_os::spawn`; here stands what goes into it. Ids, capabilities
+//! and no-new-privs were settled once, for process 1 itself, and are inherited. Made once at the start,
+//! because the spec does not change and a rule set can be applied any number of times.
 
 use std::ffi::CString;
 use std::io;
@@ -21,12 +24,13 @@ use std::path::Path;
 
 use clawpen_os::beneath::{self, Open};
 use clawpen_os::landlock::{self, Access, Ruleset, Scope, TcpPorts};
-use clawpen_os::process::Signal;
-use clawpen_os::rlimits::{Limit, Resource};
-use clawpen_os::seccomp::Program;
+use clawpen_os::process::{self, Signal};
+use clawpen_os::rlimits::{self, Limit, Resource};
+use clawpen_os::seccomp::{self, Program};
 use clawpen_os::spawn::{Image, Plan, Session};
 use clawpen_wire::pen::{LandlockAccess, LandlockPlan, ResourceLimit, ServePlan};
 
+use crate::facts::Probe;
 use crate::faults;
 use crate::report::{Failure, Step as _};
 
@@ -75,25 +79,57 @@ pub(crate) struct Prepared {
 pub(crate) enum Executable {
     /// The places where a command may be, in order.
     Places(Vec<CString>),
-    /// An open file.
-    File(OwnedFd),
+    /// No program: the process looks at itself (`facts.rs`).
+    Observer(Probe),
 }
 
 impl Confinement {
     pub(crate) fn prepare(plan: &ServePlan) -> Result<Self, Failure> {
-        let limits = plan.rlimits.iter().map(limit).collect::<Result<_, _>>()?;
+        let mut limits = plan.rlimits.iter().map(limit).collect::<Result<Vec<_>, _>>()?;
+        leave_room_for_signals(&mut limits)?;
+        take_no_cores(&mut limits)?;
         let landlock = if faults::is_off("landlock") { None } else { ruleset(&plan.landlock)? };
         let seccomp = Program::from_bytes(&plan.seccomp).step("read the seccomp program")?;
         Ok(Self { limits, landlock, seccomp })
     }
 
-    /// The start of `prepared`, with everything put on.
+    /// Confines the calling process, a shim, and with it everything that it will ever start.
+    pub(crate) fn put_on(&self) -> io::Result<()> {
+        self.limit_processes()?;
+        let has_filter = !faults::is_off("seccomp");
+        // Process 1 has set it for itself as well. The two below need it, whatever a test leaves out.
+        if self.landlock.is_some() || has_filter || !faults::is_off("no-new-privs") {
+            process::set_no_new_privs()?;
+        }
+        if let Some(ruleset) = &self.landlock {
+            ruleset.restrict_self()?;
+        }
+        if has_filter {
+            seccomp::install(&self.seccomp)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the limit of processes on the caller, a shim: what counts is the limit of the one who forks. With
+    /// it a full pen starts no command more, and says so.
+    fn limit_processes(&self) -> io::Result<()> {
+        let is_that = |(resource, _): &&(Resource, Limit)| *resource == Resource::Processes;
+        match self.limits.iter().find(is_that) {
+            Some((resource, limit)) if !faults::is_off("rlimits") => {
+                rlimits::set(*resource, *limit)
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The start of `prepared` by a shim that is confined already.
     pub(crate) fn plan<'a>(&'a self, prepared: &'a Prepared) -> Plan<'a> {
-        let image = match &prepared.program {
-            Executable::Places(places) => Image::Paths(places.clone()),
-            Executable::File(file) => Image::File(file.as_fd()),
+        let places = match &prepared.program {
+            Executable::Places(places) => places.clone(),
+            Executable::Observer(_) => Vec::new(),
         };
-        let mut plan = Plan::new(image, prepared.argv.clone(), prepared.environment.clone())
+        let argv = prepared.argv.clone();
+        let mut plan = Plan::new(Image::Paths(places), argv, prepared.environment.clone())
             .directory(prepared.directory.as_fd())
             .session(prepared.session)
             // The shim is what makes the tree reachable. Whoever kills it must not escape by that.
@@ -101,22 +137,46 @@ impl Confinement {
         for (number, stream) in (0..).zip(&prepared.streams) {
             plan = plan.descriptor(number, stream.as_fd());
         }
+        if faults::is_off("descriptors") {
+            plan = plan.descriptor(7, prepared.directory.as_fd());
+        }
         if !faults::is_off("rlimits") {
             for &(resource, limit) in &self.limits {
                 plan = plan.limit(resource, limit);
             }
         }
-        if !faults::is_off("no-new-privs") {
-            plan = plan.no_new_privs();
-        }
-        if let Some(ruleset) = &self.landlock {
-            plan = plan.landlock(ruleset);
-        }
-        if !faults::is_off("seccomp") {
-            plan = plan.seccomp(&self.seccomp);
-        }
         plan
     }
+}
+
+/// Commands may fill half of the room that process 1 has for pending signals. All of one user share what is
+/// filled: in a full one the kernel would no longer note who sends, and a signal from inside would look as
+/// if it came from the host.
+fn leave_room_for_signals(limits: &mut Vec<(Resource, Limit)>) -> Result<(), Failure> {
+    let own = rlimits::get(Resource::PendingSignals).step("read a limit")?.soft;
+    let Some(half) = own.map(|own| own / 2) else { return Ok(()) };
+    let lower = |asked: Option<u64>| Some(asked.map_or(half, |asked| asked.min(half)));
+    let room = limits.iter_mut().find(|(resource, _)| *resource == Resource::PendingSignals);
+    match room {
+        Some((_, limit)) => {
+            *limit = Limit { soft: lower(limit.soft), hard: lower(limit.hard) };
+        }
+        None => {
+            limits.push((Resource::PendingSignals, Limit { soft: Some(half), hard: Some(half) }));
+        }
+    }
+    Ok(())
+}
+
+/// One byte: no core file can be written, and unlike zero it also keeps the kernel from starting a program
+/// of the host, as its root, that takes one. A plan that names the limit has its way.
+fn take_no_cores(limits: &mut Vec<(Resource, Limit)>) -> Result<(), Failure> {
+    let own = rlimits::get(Resource::Core).step("read a limit")?.hard;
+    let is_named = limits.iter().any(|(resource, _)| *resource == Resource::Core);
+    if !is_named && own.is_none_or(|own| own >= 1) {
+        limits.push((Resource::Core, Limit { soft: Some(1), hard: Some(1) }));
+    }
+    Ok(())
 }
 
 fn limit(limit: &ResourceLimit) -> Result<(Resource, Limit), Failure> {

@@ -1,15 +1,15 @@
 //! What is in force, as seen from inside: by process 1 itself, and by a child that was confined exactly as a
 //! command is.
 //!
-//! That child is this same program in the mode `observe`, started through the same shim, the same plan and
-//! the same confinement as any command. It tells what the kernel says about it, and whether Landlock
-//! refuses it something that the plan does not open: tried, not believed. The kernel's texts travel
+//! That child comes from the same shim, plan and confinement as any command; only where a command becomes
+//! its program it looks at itself. What execve could still change is nothing: no-new-privs is set and the
+//! bounding set is empty, and both are among the facts. It tells what the kernel says about it, and whether
+//! Landlock refuses it something that the plan does not open: tried, not believed. The kernel's texts travel
 //! unparsed; the engine reads them with the reader that it also uses from outside.
 
-use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,7 +17,6 @@ use clawpen_os::beneath;
 use clawpen_os::capabilities;
 use clawpen_os::events;
 use clawpen_os::landlock;
-use clawpen_os::memfd;
 use clawpen_os::net;
 use clawpen_os::process::{self, Dumpable};
 use clawpen_os::spawn::Session;
@@ -30,7 +29,6 @@ use clawpen_wire::supervisor::{
 use crate::confine::{Executable, Prepared};
 use crate::exec::{Ends, failed};
 use crate::files::io_failed;
-use crate::report::{Failure, Step as _};
 
 /// The longest report of the observer.
 pub(crate) const LONGEST: usize = 64 * 1024;
@@ -40,80 +38,67 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// A file that belongs to whoever looks: writable by mode, so only Landlock can refuse it.
 const OWN_NAME: &str = "/proc/self/comm";
 
-/// This program as a file that can be started again.
-#[derive(Debug)]
-pub(crate) struct Observer {
-    program: OwnedFd,
+/// The observer as a command.
+pub(crate) fn observer(plan: &ServePlan) -> Result<(Prepared, Ends), Failed> {
+    prepare(plan).map_err(|error| io_failed(&error, "observe"))
 }
 
-impl Observer {
-    /// A file in memory either way: Landlock judges places, and the place of this program is no business of
-    /// the plan. The engine starts us from one; a container engine does not, so there a copy is made.
-    pub(crate) fn of_this_program() -> Result<Self, Failure> {
-        let open = || File::open("/proc/self/exe").step("open this program");
-        let place = fs::read_link("/proc/self/exe").step("find this program")?;
-        if place.as_os_str().to_string_lossy().starts_with("/memfd:") {
-            return Ok(Self { program: open()?.into() });
-        }
-        let mut bytes = Vec::new();
-        open()?.read_to_end(&mut bytes).step("read this program")?;
-        let program = memfd::sealed("clawpen-supervisor", &bytes, memfd::Use::Execute)
-            .step("copy this program into memory")?;
-        Ok(Self { program })
-    }
-
-    /// The observer as a command.
-    pub(crate) fn prepare(&self, plan: &ServePlan) -> Result<(Prepared, Ends), Failed> {
-        self.try_prepare(plan).map_err(|error| io_failed(&error, "observe"))
-    }
-
-    fn try_prepare(&self, plan: &ServePlan) -> io::Result<(Prepared, Ends)> {
-        let (output, stdout) = events::pipe()?;
-        events::set_nonblocking(output.as_fd())?;
-        let argv = [c"clawpen-supervisor", c"observe"].map(CString::from).into_iter();
-        let prepared = Prepared {
-            program: Executable::File(self.program.try_clone()?),
-            argv: argv.chain(probe(&plan.landlock).map(CString::from)).collect(),
-            environment: Vec::new(),
-            directory: beneath::open_root(Path::new("/"))?,
-            session: Session::New,
-            streams: [events::open_null()?, stdout, events::open_null()?],
-        };
-        Ok((prepared, Ends { input: None, output, error: None, is_terminal: false }))
-    }
+fn prepare(plan: &ServePlan) -> io::Result<(Prepared, Ends)> {
+    let (output, stdout) = events::pipe()?;
+    events::set_nonblocking(output.as_fd())?;
+    let prepared = Prepared {
+        program: Executable::Observer(probe(&plan.landlock)),
+        argv: Vec::new(),
+        environment: Vec::new(),
+        directory: beneath::open_root(Path::new("/"))?,
+        session: Session::New,
+        streams: [events::open_null()?, stdout, events::open_null()?],
+    };
+    Ok((prepared, Ends { input: None, output, error: None, is_terminal: false }))
 }
 
 /// Something that the plan does not open and that nothing but Landlock would refuse.
-fn probe(plan: &LandlockPlan) -> Option<&'static std::ffi::CStr> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Probe {
+    ListRoot,
+    WriteOwnName,
+    /// The plan opens everything.
+    Nothing,
+}
+
+fn probe(plan: &LandlockPlan) -> Probe {
     let opens = |place: &Path, wanted: fn(LandlockAccess) -> bool| {
         plan.rules.iter().any(|rule| place.starts_with(&rule.path) && wanted(rule.access))
     };
     if !opens(Path::new("/"), |_| true) {
-        return Some(c"list-root");
+        return Probe::ListRoot;
     }
     let writes = |access| match access {
         LandlockAccess::Read | LandlockAccess::ReadExecute => false,
         LandlockAccess::ReadWriteFiles | LandlockAccess::ReadWrite | LandlockAccess::Full => true,
     };
-    (!opens(Path::new(OWN_NAME), writes)).then_some(c"write-own-name")
+    if opens(Path::new(OWN_NAME), writes) { Probe::Nothing } else { Probe::WriteOwnName }
 }
 
-/// The mode `observe`: looks, and writes what it sees to standard output.
-pub(crate) fn observe(words: &[&Path]) -> Result<(), Failure> {
+/// The observer's whole life: looks, and writes what it sees to standard output.
+pub(crate) fn observe(probe: Probe) -> io::Result<()> {
+    // Inherited from the shim, which is closed to observers; a program would not be.
+    process::set_dumpable(Dumpable::Yes)?;
     let refused = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
-    let enforced = match words.first().and_then(|word| word.to_str()) {
-        Some("list-root") => fs::read_dir("/").err().is_some_and(refused),
-        Some("write-own-name") => {
+    let enforced = match probe {
+        Probe::ListRoot => fs::read_dir("/").err().is_some_and(refused),
+        Probe::WriteOwnName => {
             File::options().write(true).open(OWN_NAME).err().is_some_and(refused)
         }
-        _ => false,
+        Probe::Nothing => false,
     };
     let mut report = Vec::new();
     look_at_self()
         .put(&mut report, Cap::NONE)
         .and_then(|()| enforced.put(&mut report, Cap::NONE))
-        .map_err(|error| Failure::new(format!("cannot write down what was seen: {error}")))?;
-    io::stdout().write_all(&report).and_then(|()| io::stdout().flush()).step("tell what was seen")
+        .map_err(io::Error::other)?;
+    let mut output = io::stdout();
+    output.write_all(&report).and_then(|()| output.flush())
 }
 
 /// What process 1 sees. Taken while the observer starts, on the other processor.

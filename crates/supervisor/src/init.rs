@@ -5,8 +5,9 @@
 //! no capability, the pen's user and a root that shows nothing of the host but what the spec brought in.
 
 use std::collections::VecDeque;
-use std::fs::File;
+use std::fs::{self, File, Permissions};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use clawpen_os::beneath;
@@ -19,7 +20,6 @@ use clawpen_os::sockets;
 use clawpen_wire::pen::{Credentials, IdWriter, MakePlan, Network, PenSpec, ServePlan};
 
 use crate::confine::Confinement;
-use crate::facts::Observer;
 use crate::faults;
 use crate::make;
 use crate::report::{Failure, Report, Step as _};
@@ -35,9 +35,6 @@ pub(crate) fn become_process_1(
     trees: VecDeque<Mount>,
     report: &Report,
 ) -> Result<(), Failure> {
-    // Opened while `/proc` is the host's: it is the program that looks at itself later.
-    let observer = Observer::of_this_program()?;
-
     // First of all: our own ids are not mapped in here, and whoever has no id can make no file. The
     // pen's root if there is one, so that the user inside does not own the root's own files.
     let builder = builder_ids(&plan, &serve.user);
@@ -46,8 +43,10 @@ pub(crate) fn become_process_1(
 
     // Before the first mount: nothing that happens here may travel back to the host.
     let host = beneath::open_root(Path::new("/")).step("open the host's root")?;
-    mounts::set_propagation_at(host.as_fd(), Path::new(""), Propagation::Private, Extent::Tree)
-        .step("make all mounts private")?;
+    if !faults::is_off("mount-namespace") {
+        mounts::set_propagation_at(host.as_fd(), Path::new(""), Propagation::Private, Extent::Tree)
+            .step("make all mounts private")?;
+    }
 
     // The ordinary user's mounts are opened here, where we have power over a copy of the host's mounts;
     // root's came from the maker.
@@ -56,7 +55,11 @@ pub(crate) fn become_process_1(
     } else {
         make::host_trees(&plan, None)?.into()
     };
-    let root = root::build(&plan, &serve.user, host, trees)?;
+    let root = if faults::is_off("mount-namespace") {
+        None
+    } else {
+        Some(root::build(&plan, &serve.user, host, trees)?)
+    };
 
     // Needs the capabilities that are about to go.
     if !faults::is_off("uts-namespace") {
@@ -68,10 +71,12 @@ pub(crate) fn become_process_1(
         Network::None => net::bring_loopback_up().step("switch the loopback on")?,
         Network::Given => {}
     }
+    faults::add_interface()?;
 
     // The old root is gone after this: no path, no working directory and no descriptor leads there.
-    mounts::pivot_root(root.as_fd()).step("move into the new root")?;
-    drop(root);
+    if let Some(root) = root {
+        faults::pivot_root(root.as_fd()).step("move into the new root")?;
+    }
 
     drop_power(&serve.user, plan.ids.writer)?;
     // Changing ids has closed us to observers. The host has not looked yet, and nothing that could
@@ -79,22 +84,23 @@ pub(crate) fn become_process_1(
     process::set_dumpable(Dumpable::Yes).step("stay observable")?;
     // The host bound the socket; from here on it sees us as the one behind it.
     sockets::listen_again(listener.as_fd()).step("listen")?;
-    serve_in_place(serve, listener, observer, Some(report))
+    serve_in_place(serve, listener, Some(report))
 }
 
 /// Process 1 of a container that someone else made, started as its user.
 pub(crate) fn serve_container(spec: &Path, directory: &Path) -> Result<(), Failure> {
     make::close_strangers()?;
-    let observer = Observer::of_this_program()?;
     let file = File::open(spec).step_with(|| format!("open the pen spec `{}`", spec.display()))?;
-    let PenSpec { make, serve } = make::read_spec(file)?;
+    let mut spec = make::read_spec(file)?;
+    faults::spoil(&mut spec);
+    let PenSpec { make, serve } = spec;
     if make.is_some() {
         return Err(Failure::new(
             "the pen spec says how to make a pen, but this one is made already",
         ));
     }
     let now = process::identity().step("ask who we are")?;
-    if (now.uid, now.gid) != (serve.user.uid, serve.user.gid) {
+    if (now.uid, now.gid) != (serve.user.uid, serve.user.gid) && !faults::is_off("user") {
         return Err(Failure::new(format!(
             "started as {}:{}, and the pen spec says {}:{}",
             now.uid, now.gid, serve.user.uid, serve.user.gid
@@ -103,32 +109,34 @@ pub(crate) fn serve_container(spec: &Path, directory: &Path) -> Result<(), Failu
     let place = beneath::open_root(directory)
         .step_with(|| format!("open the socket's directory `{}`", directory.display()))?;
     let listener =
-        sockets::listen(place.as_fd(), "s".as_ref()).step("listen in the socket's directory")?;
+        sockets::listen(place.as_fd(), ".s".as_ref()).step("listen in the socket's directory")?;
+    // The host may be another user than ours. The directory around it is the host's alone, and whoever
+    // comes from inside is refused by his process number.
+    fs::set_permissions(directory.join(".s"), Permissions::from_mode(0o666))
+        .step("open the socket to the host")?;
+    // Whoever waits for the name connects at once, so it appears when everything is in place.
+    fs::rename(directory.join(".s"), directory.join("s")).step("show the socket")?;
     drop(place);
     // Whatever the engine left us. An ordinary user cannot empty the bounding set; it is useless without
     // the others and no-new-privs, and the host judges the facts.
-    if capabilities::drop_all().is_err() {
-        let left = capabilities::read().step("read our capabilities")?;
-        if left.effective | left.permitted | left.inheritable | left.ambient != 0 {
-            return Err(Failure::new(
-                "cannot give our capabilities up; start the container without any",
-            ));
-        }
+    if faults::drop_capabilities().is_err() {
+        capabilities::drop_all_but_bounding().step("give our capabilities up")?;
     }
-    process::set_no_new_privs().step("set no-new-privs")?;
-    serve_in_place(serve, listener, observer, None)
+    if !faults::is_off("no-new-privs") {
+        process::set_no_new_privs().step("set no-new-privs")?;
+    }
+    serve_in_place(serve, listener, None)
 }
 
 /// The common rest: nothing here needs any power.
 fn serve_in_place(
     plan: ServePlan,
     listener: OwnedFd,
-    observer: Observer,
     report: Option<&Report>,
 ) -> Result<(), Failure> {
     process::set_umask(plan.umask & 0o777);
     let confinement = Confinement::prepare(&plan)?;
-    let server = serve::Server::new(plan, confinement, listener, observer)?;
+    let server = serve::Server::new(plan, confinement, listener)?;
     if let Some(report) = report {
         report.ready()?;
     }
@@ -159,12 +167,9 @@ fn switch_ids(to: &Credentials, writer: IdWriter) -> std::io::Result<()> {
 fn drop_power(user: &Credentials, writer: IdWriter) -> Result<(), Failure> {
     // From here on no set of capabilities moves by itself when ids change, so that the next three steps
     // can be taken in this order.
-    capabilities::lock_securebits().step("lock the secure bits")?;
+    faults::lock_securebits().step("lock the secure bits")?;
     switch_ids(user, writer).step("become the pen's user")?;
-    if faults::is_off("capabilities") {
-        return Ok(());
-    }
-    capabilities::drop_all().step("drop all capabilities")?;
+    faults::drop_capabilities().step("drop all capabilities")?;
     if !faults::is_off("no-new-privs") {
         process::set_no_new_privs().step("set no-new-privs")?;
     }

@@ -1,11 +1,10 @@
 //! Process 1 of every pen: makes the pen, runs commands in it, moves files, reports what is in force.
 //!
 //! ```text
-//! make      descriptors 3 (the pen spec), 4 (the listening socket), 5 (where to report)
-//!             reads the spec, clones into new namespaces, hands over what only the host can open, ends
+//! make      descriptor 3: orders come from there, reports go there
+//!             clones into new namespaces, waits for the pen spec, hands over what only the host can open, ends
 //!             └► the clone becomes process 1: builds the root, gives its power up, serves
 //! serve     SPEC DIRECTORY: process 1 of a container that someone else made; binds DIRECTORY/s, serves
-//! observe   started by process 1 exactly as a command is; looks at itself and tells it on descriptor 1
 //! ```
 //!
 //! One thread, one loop (`serve.rs`), no async. Nothing is decided here: the spec says what to do, and what
@@ -43,8 +42,7 @@ fn main() -> ExitCode {
                 let _ = std::fs::write(directory.join("failure"), failure.to_string());
             })
         }
-        [mode, probe @ ..] if mode.as_os_str() == "observe" => facts::observe(probe),
-        _ => Err(Failure::new("cannot tell what to do: say make, serve SPEC DIRECTORY or observe")),
+        _ => Err(Failure::new("cannot tell what to do: say make or serve SPEC DIRECTORY")),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

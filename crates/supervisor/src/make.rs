@@ -7,18 +7,23 @@
 //! ```text
 //! maker                                   clone (process 1)
 //!   clone into new namespaces ──────────►   waits: it has no ids yet and may make nothing
+//!   waits for the pen spec
 //!   id maps, control groups
+//!   S: spec and listening socket ───────►   keeps them
 //!   T: host mounts as descriptors ──────►   keeps them in the order of the spec
 //!   G: go ──────────────────────────────►   builds, gives up its power, reports ready
 //!   reports its number, ends
 //! ```
 //!
+//! Nothing before the wait depends on the pen: the engine starts a maker while it still decides, and keeps
+//! some ready where pens are made often.
+//!
 //! If the maker dies on the way, the clone reads the end of the stream and ends too: no half-made pen stays.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -28,7 +33,7 @@ use clawpen_os::namespaces::{self, IdRange, Namespaces};
 use clawpen_os::process::{self, Child, Forked, Pid, Signal};
 use clawpen_os::sockets;
 use clawpen_wire::pen::{
-    self, BindOwner, CgroupVersion, IdPlan, IdWriter, MakePlan, MountStep, PenSpec, Submounts,
+    self, BindOwner, IdPlan, IdWriter, MakePlan, MountStep, PenSpec, Submounts,
 };
 use clawpen_wire::supervisor::limits;
 
@@ -40,41 +45,38 @@ use crate::report::{Failure, Report, Step as _};
 const HELPERS: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 
 pub(crate) fn run() -> Result<(), Failure> {
-    let report = Report::new(process::inherited(5).step("take descriptor 5")?);
+    let report = Report::new(process::inherited(3).step("take descriptor 3")?);
     // In the clone this is process 1's whole life; both report here, so each failure is told once.
     make(&report).inspect_err(|failure| report.failed(failure))
 }
 
 fn make(report: &Report) -> Result<(), Failure> {
-    let spec = process::inherited(3).step("take descriptor 3, the pen spec")?;
-    let listener = process::inherited(4).step("take descriptor 4, the listening socket")?;
     close_strangers()?;
-    let PenSpec { make, serve } = read_spec(File::from(spec))?;
-    let plan = make.ok_or_else(|| Failure::new("the pen spec does not say how to make a pen"))?;
-    check_ids(&plan.ids)?;
-
     let (ours, theirs) = sockets::pair(sockets::Kind::Messages).step("make a socket pair")?;
-    let cgroup = unified_cgroup(&plan)?;
-    let namespaces = namespaces_of(&plan);
-    let forked = process::clone3(namespaces, cgroup.as_ref().map(AsFd::as_fd));
-    drop(cgroup);
+    let forked = process::clone3(namespaces(), None);
     match forked.step("clone into new namespaces")? {
         Forked::Child => {
             drop(ours);
-            let trees = receive_trees(theirs.as_fd())?;
+            let Some(Handed { mut spec, listener, trees }) = receive(theirs.as_fd())? else {
+                return Ok(());
+            };
             drop(theirs);
-            init::become_process_1(*plan, serve, listener, trees, report)
+            faults::spoil(&mut spec);
+            let PenSpec { make, serve } = spec;
+            init::become_process_1(*make.ok_or_else(no_plan)?, serve, listener, trees, report)
         }
         Forked::Parent(child) => {
-            drop((theirs, listener));
-            hand_over(&plan, &child, ours.as_fd()).and_then(|()| report.made(&child)).inspect_err(
-                |_| {
-                    // Nobody will ever tell it to go on.
-                    let _ = child.signal(Signal::KILL);
-                },
-            )
+            drop(theirs);
+            hand_over(&child, ours.as_fd(), report).inspect_err(|_| {
+                // Nobody will ever tell it to go on.
+                let _ = child.signal(Signal::KILL);
+            })
         }
     }
+}
+
+fn no_plan() -> Failure {
+    Failure::new("the pen spec does not say how to make a pen")
 }
 
 /// Closes what came through exec and was not asked for. Everything opened since is owned by a value here.
@@ -89,11 +91,13 @@ pub(crate) fn close_strangers() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads a spec, from descriptor 3 or from a container's file.
+/// Reads a spec, from the engine's memory or from a container's file.
 pub(crate) fn read_spec(file: File) -> Result<PenSpec, Failure> {
-    let mut bytes = Vec::new();
-    let most = u64::try_from(limits::PEN_SPEC).unwrap_or(u64::MAX).saturating_add(1);
-    file.take(most).read_to_end(&mut bytes).step("read the pen spec")?;
+    let length = file.metadata().step("read the pen spec")?.len();
+    let most = u64::try_from(limits::PEN_SPEC).unwrap_or(u64::MAX);
+    let mut bytes = vec![0; usize::try_from(length.min(most + 1)).unwrap_or(usize::MAX)];
+    // From its beginning, wherever the maker has left off: both hold the same open file.
+    file.read_exact_at(&mut bytes, 0).step("read the pen spec")?;
     PenSpec::from_bytes(&bytes)
         .map_err(|error| Failure::new(format!("cannot read the pen spec: {error}")))
 }
@@ -115,40 +119,47 @@ fn check_ids(ids: &IdPlan) -> Result<(), Failure> {
     Ok(())
 }
 
-fn namespaces_of(plan: &MakePlan) -> Namespaces {
-    // Without these three there is nothing to build in, whatever the spec says.
-    let mut wanted = Namespaces::USER | Namespaces::PID | Namespaces::MOUNT;
-    let optional = [
-        (pen::Namespaces::NET, Namespaces::NETWORK, "net-namespace"),
-        (pen::Namespaces::IPC, Namespaces::IPC, "ipc-namespace"),
-        (pen::Namespaces::UTS, Namespaces::UTS, "uts-namespace"),
-        (pen::Namespaces::CGROUP, Namespaces::CGROUP, "cgroup-namespace"),
+fn namespaces() -> Namespaces {
+    let mut wanted = Namespaces::NONE;
+    let all = [
+        (Namespaces::USER, "user-namespace"),
+        (Namespaces::PID, "pid-namespace"),
+        (Namespaces::MOUNT, "mount-namespace"),
+        (Namespaces::NETWORK, "net-namespace"),
+        (Namespaces::IPC, "ipc-namespace"),
+        (Namespaces::UTS, "uts-namespace"),
+        (Namespaces::CGROUP, "cgroup-namespace"),
     ];
-    for (bit, namespace, fault) in optional {
-        if plan.namespaces.has(bit) && !faults::is_off(fault) {
+    for (namespace, fault) in all {
+        if !faults::is_off(fault) {
             wanted = wanted | namespace;
         }
     }
     wanted
 }
 
-fn unified_cgroup(plan: &MakePlan) -> Result<Option<OwnedFd>, Failure> {
-    let mut unified = plan.cgroups.iter().filter(|entry| entry.version == CgroupVersion::Two);
-    let Some(entry) = unified.next().filter(|_| !faults::is_off("cgroups")) else {
-        return Ok(None);
+/// Waits for the engine's order and does what only the host's side can.
+fn hand_over(child: &Child, to: BorrowedFd<'_>, report: &Report) -> Result<(), Failure> {
+    let Some([spec, listener]) = report.order()? else {
+        // A maker that was kept ready and never needed.
+        let _ = child.signal(Signal::KILL);
+        return Ok(());
     };
-    if unified.next().is_some() {
-        return Err(Failure::new("the pen spec names two control groups of the unified hierarchy"));
+    let order = [spec.as_fd(), listener.as_fd()];
+    sockets::send(to, b"S", &order).step("hand the pen spec over")?;
+    let mut spec = read_spec(File::from(spec))?;
+    let plan = spec.make.as_ref().ok_or_else(no_plan)?;
+    if plan.namespaces != pen::Namespaces::ALL {
+        return Err(Failure::new("the pen spec leaves a namespace out; a pen has all of them"));
     }
-    beneath::open_root(&entry.directory)
-        .map(Some)
-        .step_with(|| format!("open control group `{}`", entry.directory.display()))
-}
-
-fn hand_over(plan: &MakePlan, child: &Child, to: BorrowedFd<'_>) -> Result<(), Failure> {
-    write_id_maps(&plan.ids, child.pid())?;
+    check_ids(&plan.ids)?;
+    faults::spoil(&mut spec);
+    let plan = spec.make.ok_or_else(no_plan)?;
+    if !faults::is_off("user-namespace") {
+        write_id_maps(&plan.ids, child.pid())?;
+    }
     for entry in &plan.cgroups {
-        if entry.version == CgroupVersion::One && !faults::is_off("cgroups") {
+        if !faults::is_off("cgroups") {
             fs::write(entry.directory.join("cgroup.procs"), child.pid().to_string())
                 .step_with(|| format!("enter control group `{}`", entry.directory.display()))?;
         }
@@ -157,25 +168,44 @@ fn hand_over(plan: &MakePlan, child: &Child, to: BorrowedFd<'_>) -> Result<(), F
     if plan.ids.writer == IdWriter::Direct {
         let user_namespace = namespaces::open(child.pid(), Namespaces::USER)
             .step("open the pen's user namespace")?;
-        let trees = host_trees(plan, Some(user_namespace.as_fd()))?;
+        let trees = host_trees(&plan, Some(user_namespace.as_fd()))?;
         for batch in trees.chunks(sockets::MAX_DESCRIPTORS) {
             let descriptors: Vec<_> = batch.iter().map(AsFd::as_fd).collect();
             sockets::send(to, b"T", &descriptors).step("hand mounts over")?;
         }
     }
-    sockets::send(to, b"G", &[]).map(drop).step("tell the pen's first process to go on")
+    sockets::send(to, b"G", &[]).step("tell the pen's first process to go on")?;
+    report.made(child)
 }
 
-/// The clone's side: everything that came before the go.
-fn receive_trees(from: BorrowedFd<'_>) -> Result<VecDeque<Mount>, Failure> {
+/// What the clone gets before the go.
+struct Handed {
+    spec: PenSpec,
+    listener: OwnedFd,
+    trees: VecDeque<Mount>,
+}
+
+/// The clone's side: everything that came before the go; `None` if the maker was never needed.
+fn receive(from: BorrowedFd<'_>) -> Result<Option<Handed>, Failure> {
+    let mut order = None;
     let mut trees = VecDeque::new();
     loop {
         let mut kind = [0_u8; 1];
         let message = sockets::receive(from, &mut kind, sockets::MAX_DESCRIPTORS)
             .step("wait for the maker")?;
         match (message.bytes, kind) {
+            (1, [b'S']) => {
+                let [spec, listener] = <[OwnedFd; 2]>::try_from(message.descriptors)
+                    .map_err(|_others| Failure::new("the maker handed no pen spec over"))?;
+                order = Some((read_spec(File::from(spec))?, listener));
+            }
             (1, [b'T']) => trees.extend(message.descriptors.into_iter().map(Mount::from_fd)),
-            (1, [b'G']) => return Ok(trees),
+            (1, [b'G']) => {
+                let (spec, listener) =
+                    order.ok_or_else(|| Failure::new("the maker handed no pen spec over"))?;
+                return Ok(Some(Handed { spec, listener, trees }));
+            }
+            _ if order.is_none() => return Ok(None),
             _ => return Err(Failure::new("the maker ended before the pen could be built")),
         }
     }
@@ -240,7 +270,7 @@ pub(crate) fn host_trees(
     let mut trees = Vec::new();
     for step in &plan.root {
         match step {
-            MountStep::Bind { source, flags, submounts, owner, .. } => {
+            MountStep::Bind { source, target, flags, submounts, owner } => {
                 let extent = match submounts {
                     Submounts::Leave => Extent::One,
                     Submounts::Bring => Extent::Tree,
@@ -261,13 +291,14 @@ pub(crate) fn host_trees(
                         return Err(Failure::new(what));
                     }
                 }
-                tree.restrict(bind_flags(*flags), extent)
+                tree.restrict(faults::flags(target, bind_flags(*flags)), extent)
                     .step_with(|| format!("restrict `{}`", source.display()))?;
                 trees.push(tree);
             }
-            MountStep::Device { source, .. } => {
+            MountStep::Device { source, target } => {
                 let tree = host_tree(host.as_fd(), source, Extent::One)?;
-                tree.restrict(MountFlags::NO_SUID | MountFlags::NO_EXEC, Extent::One)
+                let flags = faults::flags(target, MountFlags::NO_SUID | MountFlags::NO_EXEC);
+                tree.restrict(flags, Extent::One)
                     .step_with(|| format!("restrict `{}`", source.display()))?;
                 trees.push(tree);
             }

@@ -1,6 +1,7 @@
-//! What the maker and process 1 tell the engine before the first frame, on descriptor 5.
+//! What the engine orders, and what the maker and process 1 tell it before the first frame, on descriptor 3.
 //!
 //! ```text
+//! P                  make this: the pen spec and the listening socket come along   to the maker
 //! M <pid, 4 bytes>   process 1 exists; its pidfd comes along         from the maker
 //! R                  the pen is built and listens                    from process 1
 //! F <text>           it cannot be built: what failed, and why        from either
@@ -63,6 +64,19 @@ pub(crate) struct Report(RefCell<Option<OwnedFd>>);
 impl Report {
     pub(crate) fn new(socket: OwnedFd) -> Self {
         Self(RefCell::new(Some(socket)))
+    }
+
+    /// Waits for the order; `None` if the engine has no use for this maker.
+    pub(crate) fn order(&self) -> Result<Option<[OwnedFd; 2]>, Failure> {
+        let socket = self.0.borrow();
+        let Some(socket) = &*socket else { return Ok(None) };
+        let mut kind = [0_u8; 1];
+        let message = sockets::receive(socket.as_fd(), &mut kind, 2).step("wait for the order")?;
+        if message.bytes == 0 {
+            return Ok(None);
+        }
+        let broken = |_few| Failure::new("the order holds no pen spec");
+        <[OwnedFd; 2]>::try_from(message.descriptors).map(Some).map_err(broken)
     }
 
     pub(crate) fn made(&self, child: &Child) -> Result<(), Failure> {

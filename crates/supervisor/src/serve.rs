@@ -13,21 +13,22 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
-use clawpen_os::events::{self, Epoll, Event, Interest, SignalFd};
+use clawpen_os::events::{self, Epoll, Event, Interest, Origin, SignalFd};
 use clawpen_os::namespaces::Namespaces;
 use clawpen_os::process::{self, Child, Forked, Pid, Signal};
 use clawpen_os::sockets;
 use clawpen_wire::pen::{Lifetime, ServePlan};
 use clawpen_wire::supervisor::{CONTROL, ErrorCode, ProcessId};
 
-use crate::confine::{Confinement, Prepared};
+use crate::confine::{Confinement, Executable, Prepared};
 use crate::exec;
-use crate::facts::Observer;
+use crate::faults;
 use crate::files::Files;
-use crate::processes::{Command, Tree};
+use crate::processes::{Command, Owner, Tree};
 use crate::reap;
 use crate::report::{Failure, Step as _};
-use crate::shim;
+use crate::shim::orders;
+use crate::shim::{self, Task};
 
 mod commands;
 pub(crate) mod connection;
@@ -51,7 +52,6 @@ const PIECE: usize = 64 * 1024;
 pub(crate) struct Server {
     plan: ServePlan,
     confinement: Confinement,
-    observer: Observer,
     files: Files,
     epoll: Epoll,
     signals: SignalFd,
@@ -59,12 +59,20 @@ pub(crate) struct Server {
     connections: BTreeMap<ConnectionId, Connection>,
     commands: BTreeMap<ProcessId, Command>,
     starts: VecDeque<(ProcessId, Prepared)>,
+    /// A shim without a command yet.
+    standby: Option<Standby>,
+    /// Shims that have said their last word and are about to end.
+    retiring: Vec<Child>,
     next_connection: ConnectionId,
     next_process: ProcessId,
     /// With this one an ephemeral pen ends, and any pen that is not sealed yet.
     first: Option<ConnectionId>,
     nobody_came: Option<Instant>,
     instance: u64,
+    /// Whether ids are the host's own, as in a container without a user namespace. There user 0 may be who
+    /// stops the container; in a pen nobody outside has that number, and it means that the kernel has lost
+    /// the sender of a signal, which pens of one user can bring about together.
+    has_host_ids: bool,
     sealed: bool,
     over: bool,
     buffer: Vec<u8>,
@@ -75,7 +83,6 @@ impl Server {
         plan: ServePlan,
         confinement: Confinement,
         listener: OwnedFd,
-        observer: Observer,
     ) -> Result<Self, Failure> {
         events::ignore_broken_pipes().step("ignore broken pipes")?;
         let signals = SignalFd::new(&[Signal::CHLD, Signal::TERM, Signal::INT, Signal::HUP])
@@ -93,7 +100,6 @@ impl Server {
         Ok(Self {
             plan,
             confinement,
-            observer,
             files,
             epoll,
             signals,
@@ -101,11 +107,14 @@ impl Server {
             connections: BTreeMap::new(),
             commands: BTreeMap::new(),
             starts: VecDeque::new(),
+            standby: None,
+            retiring: Vec::new(),
             next_connection: 1,
             next_process: 1,
             first: None,
             nobody_came,
             instance: random(),
+            has_host_ids: has_host_ids(),
             sealed: false,
             over: false,
             buffer: vec![0; PIECE],
@@ -118,25 +127,30 @@ impl Server {
     }
 }
 
+/// A shim that waits for its command, and our end of the socket between us.
+#[derive(Debug)]
+struct Standby {
+    shim: Child,
+    status: OwnedFd,
+}
+
 /// Serves until the pen ends.
 pub(crate) fn run(mut server: Server) -> Result<(), Failure> {
     let mut happened = Vec::new();
     loop {
         while let Some((id, prepared)) = server.starts.pop_front() {
-            let (ours, theirs) = match sockets::pair(sockets::Kind::Messages) {
-                Ok(pair) => pair,
-                Err(error) => {
-                    server.cannot_start(id, &error);
-                    continue;
+            if matches!(prepared.program, Executable::Observer(_)) {
+                if server.standby.is_none() {
+                    server = stand_by(server);
                 }
-            };
-            match process::clone3(Namespaces::NONE, None) {
-                Ok(Forked::Child) => {
-                    let confinement = server.into_shim();
-                    drop(ours);
-                    shim::run(prepared, &confinement, theirs)
-                }
-                Ok(Forked::Parent(shim)) => server.is_starting(id, shim, ours),
+                server.observe_by_standby(id, &prepared);
+                continue;
+            }
+            let Some(prepared) = server.give_to_standby(id, prepared) else { continue };
+            let forked;
+            (server, forked) = fork_shim(server, Task::Run(Box::new(prepared)));
+            match forked {
+                Ok(Standby { shim, status }) => server.is_starting(id, shim, status),
                 Err(error) => server.cannot_start(id, &error),
             }
         }
@@ -144,12 +158,76 @@ pub(crate) fn run(mut server: Server) -> Result<(), Failure> {
         if server.over {
             return Ok(());
         }
+        if server.wants_standby() {
+            server = stand_by(server);
+        }
         server.epoll.wait(&mut happened, server.patience()).step("wait for something to do")?;
         for event in &happened {
             server.handle(*event);
         }
         server.do_what_is_due();
         server.work();
+    }
+}
+
+/// Makes a shim ahead. At the limit of processes there is none; the next command is told so if that lasts.
+fn stand_by(server: Server) -> Server {
+    let (mut server, forked) = fork_shim(server, Task::StandBy);
+    server.standby = forked.ok();
+    server
+}
+
+/// The only fork of process 1. It takes the server and gives it back, because the shim must drop it.
+fn fork_shim(server: Server, task: Task) -> (Server, io::Result<Standby>) {
+    let (ours, theirs) = match sockets::pair(sockets::Kind::Messages) {
+        Ok(pair) => pair,
+        Err(error) => return (server, Err(error)),
+    };
+    match process::clone3(Namespaces::NONE, None) {
+        Ok(Forked::Child) => {
+            let confinement = server.into_shim();
+            drop(ours);
+            shim::run(task, &confinement, theirs)
+        }
+        Ok(Forked::Parent(shim)) => (server, Ok(Standby { shim, status: ours })),
+        Err(error) => (server, Err(error)),
+    }
+}
+
+impl Server {
+    /// Whether a shim should be made ahead. Not between the start of a command and the word that it runs:
+    /// that moment belongs to the command.
+    fn wants_standby(&self) -> bool {
+        let is_starting = |command: &Command| command.shim.is_some() && command.pid == 0;
+        self.standby.is_none() && !self.commands.values().any(is_starting)
+    }
+
+    /// Has the shim that stands by show what its commands are held by.
+    fn observe_by_standby(&mut self, id: ProcessId, prepared: &Prepared) {
+        let told = self.standby.as_ref().and_then(|standby| {
+            let message = orders::write(prepared)?;
+            let _ = standby.shim.signal(Signal::CONT);
+            orders::give(standby.status.as_fd(), &message, prepared).ok()
+        });
+        match told {
+            Some(()) => self.is_observing(id),
+            None => self.cannot_start(id, &io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// Hands a command to the shim that stands by; gives it back if there is none, or none that lives.
+    fn give_to_standby(&mut self, id: ProcessId, prepared: Prepared) -> Option<Prepared> {
+        let Some(message) = orders::write(&prepared) else { return Some(prepared) };
+        let Some(Standby { shim, status }) = self.standby.take() else { return Some(prepared) };
+        // It has the user of the commands, and an earlier one may have stopped it. One that is killed
+        // while it waits is noticed here.
+        let _ = shim.signal(Signal::CONT);
+        if orders::give(status.as_fd(), &message, &prepared).is_err() {
+            let _ = shim.signal(Signal::KILL);
+            return Some(prepared);
+        }
+        self.is_starting(id, shim, status);
+        None
     }
 }
 
@@ -178,6 +256,7 @@ impl Server {
             // Only a process outside this pid namespace has no number here. Whoever has one is the
             // workload, which could otherwise ask us to do what it may not.
             let from_outside = sockets::peer(socket.as_fd()).is_ok_and(|peer| peer.pid == 0);
+            let from_outside = from_outside || faults::is_off("pid-namespace");
             if !from_outside || self.connections.len() >= CONNECTIONS {
                 continue;
             }
@@ -197,12 +276,12 @@ impl Server {
 
     fn take_signals(&mut self) {
         while let Ok(Some(received)) = self.signals.read() {
-            // Anyone inside may send a signal; only the kernel and the host are heard. A made-up SIGCHLD
-            // makes us look for ended children and find none.
-            if received.signal == Signal::CHLD {
-                self.reap();
-            } else if received.sender == 0 {
-                self.over = true;
+            // Anyone inside may send a signal, and choose what it says of its sender; only the host is
+            // heard. A made-up SIGCHLD makes us look for ended children and find none.
+            match received.origin {
+                _ if received.signal == Signal::CHLD => self.reap(),
+                Origin::Outside { user } => self.over |= user != 0 || self.has_host_ids,
+                Origin::Process(_) | Origin::Kernel | Origin::Claimed => {}
             }
         }
     }
@@ -211,6 +290,10 @@ impl Server {
         let mut shims = Vec::new();
         reap::reap(|pid| shims.push(pid));
         for pid in shims {
+            if self.standby.as_ref().is_some_and(|standby| standby.shim.pid() == pid) {
+                self.standby = None;
+            }
+            self.retiring.retain(|shim| shim.pid() != pid);
             let id = self
                 .commands
                 .values()
@@ -231,8 +314,12 @@ impl Server {
         let orphaned =
             |command: &Command| command.gone == Some(Tree::Orphans) && command.is_running();
         if self.commands.values().any(orphaned) {
+            let mut shims: Vec<Pid> = self.retiring.iter().map(Child::pid).collect();
+            shims.extend(self.standby.as_ref().map(|standby| standby.shim.pid()));
             let commands = &self.commands;
-            let is_shim = |pid| commands.values().any(|command| shim_is(command, pid));
+            let is_shim = |pid| {
+                shims.contains(&pid) || commands.values().any(|command| shim_is(command, pid))
+            };
             if reap::kill_orphans(is_shim) {
                 for command in self.commands.values_mut().filter(|command| orphaned(command)) {
                     command.gone = Some(Tree::Gone);
@@ -271,6 +358,10 @@ impl Server {
         }
         for command in self.commands.values_mut() {
             if let Some((_, due)) = command.due.filter(|(when, _)| *when <= now) {
+                if matches!(command.owner, Owner::Observer { .. }) {
+                    // A command may have stopped it. It goes with its shim, and its pipe with it.
+                    self.standby.take().map(|standby| standby.shim.signal(Signal::KILL));
+                }
                 command.come_due(due);
             }
         }
@@ -349,6 +440,12 @@ impl Server {
             connection.fail(CONTROL, exec::failed(ErrorCode::Protocol, what));
         }
     }
+}
+
+/// Whether the map of users is the one that the host itself has: everybody is himself.
+fn has_host_ids() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 fn shim_is(command: &Command, pid: Pid) -> bool {

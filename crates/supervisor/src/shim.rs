@@ -1,11 +1,17 @@
 //! The process between process 1 and one command: parent of all that the command leaves behind.
 //!
 //! It is a subreaper, so whatever the command starts stays below it, however it detaches. When the
-//! command's first process has ended, the shim ends the rest, says how it went, and ends. It runs as the
-//! same user as the command and may be stopped or killed by it at any moment: process 1 relies on it for
-//! nothing but the report. If it goes missing, its orphans become children of process 1, which kills them.
+//! command's first process has ended, the shim ends the rest, says how it went, and ends. It is confined
+//! as its command is (`confine.rs`), runs as the same user, and may be stopped or killed by it at any moment:
+//! process 1 relies on it for nothing but the report. If it goes missing, its orphans become children of
+//! process 1, which kills them.
+//!
+//! One stands by ahead of time, because what is dear (the fork, the filter) does not depend on the command:
 //!
 //! ```text
+//! standing by ◄─┐           any number of times: an observer is forked, looks at itself and ends
+//!      │ observe ┘
+//!      ▼ order               (orders.rs; one that was made for its command starts here)
 //! started <pid> + pidfd     the command runs
 //! failed <step> <errno>     it does not; nothing was started
 //! ended <how> <usage>       the first process has ended and the tree is gone, or not quite
@@ -16,13 +22,17 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use clawpen_os::events;
-use clawpen_os::process::{self, ExitStatus, Pid, Reaped, Usage};
+use clawpen_os::namespaces::Namespaces;
+use clawpen_os::process::{self, Dumpable, ExitStatus, Forked, Pid, Reaped, Usage};
 use clawpen_os::sockets;
 use clawpen_os::spawn::{SpawnError, Step};
 use clawpen_os::tree;
 use clawpen_wire::supervisor::{End, Usage as WireUsage};
 
-use crate::confine::{Confinement, Prepared};
+use crate::confine::{Confinement, Executable, Prepared};
+use crate::facts::{self, Probe};
+
+pub(crate) mod orders;
 
 /// How long the shim tries to end what the command left; process 1 takes over after it.
 const TREE_LIMIT: Duration = Duration::from_secs(5);
@@ -37,24 +47,72 @@ pub(crate) enum Said {
     Ended { end: End, usage: WireUsage, clean: bool },
 }
 
+/// What a shim is made for.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// This command.
+    Run(Box<Prepared>),
+    /// Whatever comes over the status socket.
+    StandBy,
+}
+
 /// The life of a shim. Never returns to what process 1 was doing.
-pub(crate) fn run(prepared: Prepared, confinement: &Confinement, status: OwnedFd) -> ! {
-    let told = watch(prepared, confinement, status.as_fd());
+pub(crate) fn run(task: Task, confinement: &Confinement, status: OwnedFd) -> ! {
+    let told = live(task, confinement, status.as_fd());
     process::exit_now(u8::from(told.is_err()))
 }
 
-fn watch(prepared: Prepared, confinement: &Confinement, status: BorrowedFd<'_>) -> io::Result<()> {
+fn live(task: Task, confinement: &Confinement, status: BorrowedFd<'_>) -> io::Result<()> {
+    // Process 1 may still be open to the host's look. No command looks into what will be its parent.
+    process::set_dumpable(Dumpable::No)?;
     process::set_child_subreaper()?;
+    if let Err(error) = confinement.put_on() {
+        // Without its confinement nothing starts, ever.
+        return fail(status, &SpawnError { step: Step::Seccomp, cause: error });
+    }
+    let prepared = match task {
+        Task::Run(prepared) => *prepared,
+        Task::StandBy => loop {
+            match orders::take(status)? {
+                Some(prepared) => match prepared.program {
+                    Executable::Places(_) => break prepared,
+                    Executable::Observer(probe) => observe(&prepared, confinement, probe),
+                },
+                // Process 1 has no use for it any more.
+                None => return Ok(()),
+            }
+        },
+    };
+    watch(prepared, confinement, status)
+}
+
+/// Forks a process that is held by all that a command is held by, and looks at itself. Its report goes to
+/// process 1; whatever goes wrong shows there as a report that is not whole.
+fn observe(prepared: &Prepared, confinement: &Confinement, probe: Probe) {
+    match process::clone3(Namespaces::NONE, None) {
+        Ok(Forked::Parent(child)) => drop(child.wait()),
+        Ok(Forked::Child) => {
+            let is_held = confinement.plan(prepared).stay().is_ok();
+            let done = is_held && facts::observe(probe).is_ok();
+            process::exit_now(u8::from(!done))
+        }
+        Err(_) => {}
+    }
+}
+
+fn fail(status: BorrowedFd<'_>, SpawnError { step, cause }: &SpawnError) -> io::Result<()> {
+    let mut message = vec![b'f', step_number(*step)];
+    message.extend_from_slice(&cause.raw_os_error().unwrap_or_default().to_le_bytes());
+    sockets::send(status, &message, &[]).map(drop)
+}
+
+fn watch(prepared: Prepared, confinement: &Confinement, status: BorrowedFd<'_>) -> io::Result<()> {
     let started = confinement.plan(&prepared).spawn();
     // The command's ends of its pipes: while we held one, no reader would see its end.
     drop(prepared);
     let child = match started {
         Ok(child) => child,
-        Err(SpawnError { step, cause }) => {
-            let mut message = vec![b'f', step_number(step)];
-            message.extend_from_slice(&cause.raw_os_error().unwrap_or_default().to_le_bytes());
-            return sockets::send(status, &message, &[]).map(drop);
-        }
+        Err(error) => return fail(status, &error),
     };
     let mut message = vec![b's'];
     message.extend_from_slice(&child.pid().get().to_le_bytes());

@@ -71,6 +71,7 @@ fn look(open: &mut Open<'_>, prepared: &Prepared, yard: &Yard) -> Result<Vec<Lin
 
 fn line_json(line: &Line) -> Value {
     json!({
+        "kind": line.fact.kind().as_str(),
         "fact": line.fact.to_string(),
         "asked": line.asked,
         "outside": line.outside,

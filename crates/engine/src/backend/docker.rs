@@ -25,6 +25,7 @@ mod meeting;
 mod pen;
 mod plan;
 mod request;
+mod switches;
 mod user;
 
 use std::fs::{self, DirBuilder, Permissions};
@@ -154,7 +155,8 @@ impl DockerBackend {
         labels.insert(STATE_LABEL.to_owned(), self.mark.clone());
         let watch = place.watch()?;
         faults::reached("docker.placed");
-        let id = self.engine.create(name, asked.clone())?;
+        let (sent, asked) = switches::spoiled(asked);
+        let id = self.engine.create(name, sent)?;
         // From here on the value removes the container, whatever happens.
         let mut container = Container {
             engine: Arc::clone(&self.engine),

@@ -16,6 +16,7 @@ mod find;
 mod plan;
 mod run_directory;
 mod start;
+pub(crate) mod switches;
 
 pub use find::{FindError, Found, Survivor, Swept, about, lives, sweep};
 
@@ -29,7 +30,7 @@ use std::time::Duration;
 use clawpen_os::cgroups::Leaf;
 use clawpen_os::events::{self, Interest};
 use clawpen_os::process::{self, Signal};
-use clawpen_rules::facts::{self as rules_facts, Asked, Line, Mismatch, Observed};
+use clawpen_rules::facts::{self as rules_facts, Asked, Line, Mismatch, Observed, Seen};
 use clawpen_rules::native::NativePen;
 use clawpen_rules::native::ids::IdsRefused;
 use clawpen_wire::pen::Lifetime;
@@ -41,7 +42,7 @@ use crate::facts::{self, ObserveError};
 use crate::faults;
 use crate::pen_view::ViewError;
 use crate::registry::Identity;
-use crate::supervisor_image::StartPenError;
+use crate::supervisor_image::{Maker, StartPenError};
 
 /// How long the kernel may take to end all processes of a pen.
 const TEARDOWN: Duration = Duration::from_secs(5);
@@ -167,9 +168,15 @@ enum Directory {
 }
 
 impl Pen {
-    /// Makes a pen and proves it. `witness` writes down one that is to stay.
-    pub fn start(request: &Request<'_>, witness: Witness<'_>) -> Result<Self, StartError> {
-        start(request, witness).map_err(|cause| StartError { name: request.name.to_owned(), cause })
+    /// Makes a pen and proves it, with a maker that was started `ahead` if there is one. `witness` writes
+    /// down one that is to stay.
+    pub fn start(
+        request: &Request<'_>,
+        ahead: Option<Maker>,
+        witness: Witness<'_>,
+    ) -> Result<Self, StartError> {
+        start(request, ahead, witness)
+            .map_err(|cause| StartError { name: request.name.to_owned(), cause })
     }
 
     /// The connection to process 1.
@@ -269,15 +276,21 @@ impl Drop for Running {
 }
 
 /// The straight line: plan, make, connect, observe, compare, write down, seal, set up.
-fn start(request: &Request<'_>, witness: Witness<'_>) -> Result<Pen, StartFailure> {
+fn start(
+    request: &Request<'_>,
+    ahead: Option<Maker>,
+    witness: Witness<'_>,
+) -> Result<Pen, StartFailure> {
     let system = |what| move |cause| StartFailure::System { what, cause };
+    // It gets going while we plan.
+    let maker = ahead.map_or_else(Maker::start, Ok)?;
     // Before the control group: a janitor takes groups whose pen has no directory.
     let directory =
         RunDirectory::make(request.state_dir).map_err(system("make the pen's own directory"))?;
     faults::reached("native.directory");
     let plan::Plan { spec, asked, leaf } = plan::plan(request, &directory)?;
     faults::reached("native.planned");
-    let made = start::make(&directory, &spec)?;
+    let made = start::make(maker, &directory, &spec)?;
     // Until it is proven, whatever fails ends it.
     let mut running = Running {
         pid: made.pid,
@@ -312,7 +325,7 @@ fn start(request: &Request<'_>, witness: Witness<'_>) -> Result<Pen, StartFailur
     channel.seal().map_err(StartFailure::Report)?;
     faults::reached("native.sealed");
     let memory = facts::memory(running.pid, user)?;
-    let sealed = rules_facts::decide_sealed(memory);
+    let sealed = rules_facts::decide_sealed(memory, Seen::Outside);
     facts.push(sealed.map_err(|mismatch| StartFailure::Facts(vec![mismatch]))?);
     if let Some(script) = request.pen.setup() {
         start::set_up(&mut channel, script)?;

@@ -26,7 +26,7 @@ const FROM_HOST: &[&str] = &[
     "services",
 ];
 /// Written for every pen, also over those of an image.
-const WRITTEN: &[&str] = &["hosts", "hostname", "resolv.conf", "mtab"];
+pub(super) const WRITTEN: &[&str] = &["hosts", "hostname", "resolv.conf", "mtab"];
 /// The name of the machine inside.
 pub(crate) const HOST_NAME: &str = "pen";
 /// The name of the pen's user.
@@ -42,17 +42,8 @@ pub(super) fn write(view: &mut Builder, pen: &NativePen, host: &Host) -> Result<
             view.file("/etc/group", group(pen));
             view.file("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n");
         }
-        Root::Directory(directory) => {
-            let etc = Path::new(directory).join("etc");
-            if host.look(&etc)? == Found::Directory {
-                let etc = host.real(&etc)?;
-                for (name, _) in host.list(&etc)? {
-                    if !WRITTEN.contains(&name.as_str()) {
-                        take(view, host, &etc, &name)?;
-                    }
-                }
-            }
-        }
+        // The image has brought its own.
+        Root::Directory(_) => {}
     }
     view.file("/etc/hosts", hosts(pen));
     view.file("/etc/hostname", format!("{HOST_NAME}\n"));

@@ -18,6 +18,15 @@ pub enum ViewError {
         #[source]
         cause: io::Error,
     },
+    #[error(
+        "`native.rootfs` names `{}`, which cannot be used; unpack an image there or correct the path",
+        .path.display()
+    )]
+    Rootfs {
+        path: PathBuf,
+        #[source]
+        cause: io::Error,
+    },
     #[error("cannot read the list of mounts")]
     Mounts(#[source] io::Error),
     #[error("cannot make sense of the list of mounts")]

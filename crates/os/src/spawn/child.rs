@@ -130,6 +130,27 @@ fn done(ret: libc::c_long) -> Result<libc::c_long, Failed> {
 
 impl Prepared<'_> {
     fn become_program(&self) -> Result<Infallible, Failed> {
+        self.take_steps()?;
+        self.step.set(Step::Close);
+        // Marked instead of closed: the program's own file must still be open at exec.
+        self.close_others(libc::CLOSE_RANGE_CLOEXEC)?;
+        self.step.set(Step::Seccomp);
+        self.install_filter()?;
+        self.step.set(Step::Exec);
+        self.exec()
+    }
+
+    /// All of it in this very process, without becoming the program.
+    pub(super) fn stay(&self) -> Result<(), (Step, i32)> {
+        let at = |Failed(number)| (self.step.get(), number);
+        self.take_steps().map_err(at)?;
+        self.step.set(Step::Close);
+        self.close_others(0).map_err(at)?;
+        self.step.set(Step::Seccomp);
+        self.install_filter().map_err(at)
+    }
+
+    fn take_steps(&self) -> Result<(), Failed> {
         self.step.set(Step::Signals);
         reset_signals()?;
         self.step.set(Step::DeathSignal);
@@ -149,13 +170,7 @@ impl Prepared<'_> {
         self.step.set(Step::NoNewPrivs);
         self.set_no_new_privs()?;
         self.step.set(Step::Landlock);
-        self.apply_landlock()?;
-        self.step.set(Step::Close);
-        self.close_others()?;
-        self.step.set(Step::Seccomp);
-        self.install_filter()?;
-        self.step.set(Step::Exec);
-        self.exec()
+        self.apply_landlock()
     }
 
     fn tie_to_parent(&self) -> Result<(), Failed> {
@@ -255,13 +270,10 @@ impl Prepared<'_> {
         done(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset, 0) }).map(drop)
     }
 
-    /// Marks instead of closing: the program's own file must still be open at exec.
-    fn close_others(&self) -> Result<(), Failed> {
+    fn close_others(&self, flags: libc::c_uint) -> Result<(), Failed> {
         for (first, last) in &self.gaps {
             // SAFETY: takes integers; acts on this process's own descriptor table.
-            let ret = unsafe {
-                libc::syscall(libc::SYS_close_range, *first, *last, libc::CLOSE_RANGE_CLOEXEC)
-            };
+            let ret = unsafe { libc::syscall(libc::SYS_close_range, *first, *last, flags) };
             done(ret)?;
         }
         Ok(())

@@ -8,7 +8,7 @@ use super::json5;
 use super::load::{self, Finding, Invalid, LoadError};
 use super::schema::{self, keys};
 use super::setting::{Layer, Origin, Setting};
-use super::tree::{At, FileId, Node};
+use super::tree::{At, FileId, Node, Value};
 use crate::ids::AgentId;
 use crate::workspace::removal::{RemovalPolicy, Removed};
 
@@ -29,6 +29,8 @@ pub struct OwnSettings {
     pub backend: Option<Setting<String>>,
     /// Secret-looking variables that may enter the sandbox all the same.
     pub env_allow: Setting<Vec<String>>,
+    /// Commands of an agent are asked about in the sandbox too.
+    pub ask_in_sandbox: Setting<bool>,
     /// `tools.exec` and `tools.fs` widen a profile, as the reference's older release does.
     pub implicit_tool_grants: Setting<bool>,
     pub native: NativeSettings,
@@ -125,6 +127,12 @@ impl OwnConfig {
         let env_allow = pick("envAllow")
             .and_then(|(at, origin)| Some(Setting::new(at.strings()?, origin)))
             .unwrap_or_else(|| Setting::new(Vec::new(), Origin::built_in("defaults.envAllow")));
+        // Whatever is written there and is no plain `false` asks.
+        let ask_in_sandbox =
+            pick("askInSandbox").filter(|(at, _)| at.node.value != Value::Null).map_or_else(
+                || Setting::new(false, Origin::built_in("defaults.askInSandbox")),
+                |(at, origin)| Setting::new(at.node.as_bool() != Some(false), origin),
+            );
         let implicit_tool_grants = pick("implicitToolGrants")
             .and_then(|(at, origin)| Some(Setting::new(at.node.as_bool()?, origin)))
             .unwrap_or_else(|| {
@@ -141,7 +149,15 @@ impl OwnConfig {
             .and_then(|(at, origin)| Some(Setting::new(Start::parse(at.node.as_str()?)?, origin)))
             .unwrap_or_else(|| Setting::new(Start::Lazy, Origin::built_in("defaults.start")));
         let workspaces = removal(&layers);
-        OwnSettings { backend, env_allow, implicit_tool_grants, native, start, workspaces }
+        OwnSettings {
+            backend,
+            env_allow,
+            ask_in_sandbox,
+            implicit_tool_grants,
+            native,
+            start,
+            workspaces,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::floor::need;
 use super::kernel::{Capabilities, Limit, MountFact, Status};
 use super::{
-    Asked, Below, CgroupLimits, Fact, Holds, InterfaceKind, Interfaces, LandlockAsked,
+    Asked, Below, CgroupLimits, Fact, GroupsAsked, Holds, InterfaceKind, Interfaces, LandlockAsked,
     LandlockEffect, Line, Memory, MountAsked, MountsAsked, Observed, Outside, Process, Sealing,
 };
 use crate::backend::Backend;
@@ -13,6 +13,9 @@ use crate::posix;
 
 /// The standard streams: all a command has open at its start.
 const STREAMS: [u32; 3] = [0, 1, 2];
+
+/// What an id is shown as that a user namespace has no number for.
+const NAMELESS: u32 = 65_534;
 
 /// Every fact, in the order it is shown.
 pub fn compare(asked: &Asked, observed: &Observed) -> Vec<Line> {
@@ -126,15 +129,19 @@ impl Table<'_> {
         self.push(Fact::User, found);
         let others: Vec<u32> =
             status.groups.iter().copied().filter(|group| *group != user.gid).collect();
+        let shown: Vec<String> = others.iter().map(u32::to_string).collect();
+        let (asked, holds) = match self.asked.groups {
+            GroupsAsked::None => ("none besides", others.is_empty()),
+            GroupsAsked::Nameless => {
+                ("none with a number", others.iter().all(|group| *group == NAMELESS))
+            }
+            GroupsAsked::Given => ("the image's", true),
+        };
         let found = Found {
-            asked: "none besides".to_owned(),
+            asked: asked.to_owned(),
             outside: None,
-            inside: Some(if others.is_empty() {
-                "none".to_owned()
-            } else {
-                format!("{} besides", others.len())
-            }),
-            holds: others.is_empty(),
+            inside: Some(if others.is_empty() { "none".to_owned() } else { shown.join(", ") }),
+            holds,
         };
         self.push(Fact::Groups, found);
     }
@@ -180,10 +187,19 @@ impl Table<'_> {
         let outside = self.observed.outside.as_ref().map(|seen| &seen.status);
         let text = |status: &Status| {
             let sets = status.capabilities;
-            if sets.are_none() {
-                return "none".to_owned();
-            }
-            format!("effective {:x}, bounding {:x}", sets.effective, sets.bounding)
+            let named = [
+                ("effective", sets.effective),
+                ("permitted", sets.permitted),
+                ("inheritable", sets.inheritable),
+                ("bounding", sets.bounding),
+                ("ambient", sets.ambient),
+            ];
+            let left: Vec<String> = named
+                .iter()
+                .filter(|(_, bits)| *bits != 0)
+                .map(|(name, bits)| format!("{name} {bits:x}"))
+                .collect();
+            if left.is_empty() { "none".to_owned() } else { left.join(", ") }
         };
         let is_none = |status: &Status| status.capabilities.are_none();
         let found = match self.asked.backend {

@@ -57,12 +57,11 @@ pub const fn floor(backend: Backend) -> Floor {
 pub(super) const fn need(backend: Backend, fact: &Fact) -> Need {
     match backend {
         Backend::Native => match fact {
-            // A user without subordinate ids keeps his groups: the kernel forbids dropping them.
-            Fact::Groups => Need::Shown,
             Fact::Namespace(_)
             | Fact::UidMap
             | Fact::GidMap
             | Fact::User
+            | Fact::Groups
             | Fact::Capabilities
             | Fact::NoNewPrivs
             | Fact::Seccomp
@@ -75,9 +74,10 @@ pub(super) const fn need(backend: Backend, fact: &Fact) -> Need {
             | Fact::Memory => Need::Floor,
         },
         Backend::Docker | Backend::Ssh | Backend::OpenShell | Backend::Kubernetes => match fact {
-            Fact::UidMap | Fact::GidMap | Fact::Groups => Need::Shown,
+            Fact::UidMap | Fact::GidMap => Need::Shown,
             Fact::Namespace(_)
             | Fact::User
+            | Fact::Groups
             | Fact::Capabilities
             | Fact::NoNewPrivs
             | Fact::Seccomp

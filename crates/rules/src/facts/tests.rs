@@ -20,6 +20,7 @@ fn asked() -> Asked {
     Asked {
         backend: Backend::Native,
         user: PenUser { uid: 1000, gid: 1000 },
+        groups: GroupsAsked::None,
         ids: Some(MapsAsked { uids: map(), gids: map() }),
         namespaces: vec!["user", "pid", "net"],
         mounts: MountsAsked::Exactly(vec![
@@ -135,8 +136,8 @@ fn every_single_protection_that_is_gone_is_named() {
 
 #[test]
 fn process_one_must_be_closed_after_the_seal() {
-    assert_eq!(decide_sealed(Memory::Closed).unwrap().holds, Holds::Yes);
-    assert_eq!(decide_sealed(Memory::Open).unwrap_err().fact, Fact::Memory);
+    assert_eq!(decide_sealed(Memory::Closed, Seen::Outside).unwrap().holds, Holds::Yes);
+    assert_eq!(decide_sealed(Memory::Open, Seen::Outside).unwrap_err().fact, Fact::Memory);
 }
 
 #[test]
@@ -158,7 +159,7 @@ fn ids_are_those_of_the_map_and_never_the_hosts_root() {
     check(|found| outside(found).uid_map = root, &[Fact::UidMap]);
     check(|found| outside(found).status.uids = [0; 4], &[Fact::User]);
     check(|found| found.inside.workload.status.uids[2] = 0, &[Fact::User]);
-    check(|found| found.inside.workload.status.groups.push(4), &[]);
+    check(|found| found.inside.workload.status.groups.push(4), &[Fact::Groups]);
 }
 
 #[test]
@@ -210,4 +211,27 @@ fn texts_that_the_kernel_would_not_write_are_errors() {
     assert!(kernel::limits("Max cpu time unlimited unlimited seconds").is_err());
     assert_eq!(mounts()[2].target, "/usr/my local");
     assert_eq!(mounts()[2].options, ["nodev", "ro"]);
+}
+
+#[test]
+fn a_process_1_that_stays_open_is_refused_wherever_it_is_seen_from() {
+    assert!(decide_sealed(Memory::Closed, Seen::Outside).is_ok());
+    assert!(decide_sealed(Memory::Closed, Seen::Inside).is_ok());
+    let open = decide_sealed(Memory::Open, Seen::Inside).unwrap_err();
+    assert_eq!(
+        open.to_string(),
+        "process 1 closed to others is not as asked: asked closed, found open from inside"
+    );
+}
+
+#[test]
+fn a_single_id_keeps_groups_that_have_no_number_inside() {
+    let mut asked = asked();
+    asked.groups = GroupsAsked::Nameless;
+    let mut found = observed();
+    found.inside.workload.status.groups = vec![65_534, 65_534];
+    assert!(decide(&asked, &found).is_ok());
+    found.inside.workload.status.groups.push(4);
+    let refused = decide(&asked, &found).unwrap_err();
+    assert_eq!(refused.iter().map(|one| one.fact.clone()).collect::<Vec<_>>(), [Fact::Groups]);
 }

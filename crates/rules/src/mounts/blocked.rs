@@ -176,12 +176,14 @@ impl Blocklist {
             places.extend(with_real(path, files).map(always));
         }
         for path in service_homes.iter().flat_map(|home| names_in(home, CREDENTIALS)) {
+            // Walked from the root first, so that whoever remembers knows what is missing.
+            let found: Vec<String> = with_real(path.clone(), files).collect();
             let parents = match files.entry(&path) {
                 Ok(None) => Parents::Free,
                 // What cannot be looked at may be there.
                 Ok(Some(_)) | Err(_) => Parents::Blocked,
             };
-            places.extend(with_real(path, files).map(|path| Place { path, parents }));
+            places.extend(found.into_iter().map(|path| Place { path, parents }));
         }
         let private = absolute(&known.private).flat_map(|path| with_real(path, files));
         // A service has no shell that would read its own.

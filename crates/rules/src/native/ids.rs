@@ -21,6 +21,9 @@ const FIRST: u32 = 0x7000_0000;
 /// How many such ranges there are.
 const RANGES: u32 = 0x0fff;
 
+const SUBUID: &str = "/etc/subuid";
+const SUBGID: &str = "/etc/subgid";
+
 /// Who starts the pen, and what the machine has set aside for him.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Starter<'a> {
@@ -73,15 +76,20 @@ pub enum IdsRefused {
     #[error("the pen's user {id} lies beyond the {COUNT} ids a pen has; choose a smaller number")]
     TooHigh { id: u32 },
     #[error(
-        "the ids set aside for root in {file} start at {start}, which reaches the host's own users; \
+        "the ids set aside for `{who}` in {file} start at {start}, which reaches the host's own users; \
          set aside ids above 65535"
     )]
-    LowRange { file: &'static str, start: u32 },
+    LowRange { who: String, file: &'static str, start: u32 },
+    #[error(
+        "the ids set aside for `{who}` in {file} start at {start} and hold {id}, which is that user's \
+         own; set aside others"
+    )]
+    OwnId { who: String, file: &'static str, start: u32, id: u32 },
 }
 
 /// Decides the maps of the pen called `pen`, whose commands run as `user` inside.
 pub fn decide(starter: &Starter<'_>, user: PenUser, pen: &str) -> Result<IdMaps, IdsRefused> {
-    let sub = |text: &str, id: u32| subordinate(text, starter.name, id);
+    let sub = |file, text, own| subordinate(file, text, starter, own);
     if starter.uid == 0 {
         for id in [user.uid, user.gid] {
             if id >= COUNT {
@@ -89,19 +97,20 @@ pub fn decide(starter: &Starter<'_>, user: PenUser, pen: &str) -> Result<IdMaps,
             }
         }
         let own = own_range(pen);
-        let uids = sub(starter.subuid, 0).map_or(own, |(start, _)| start);
-        let gids = sub(starter.subgid, 0).map_or(own, |(start, _)| start);
-        for (file, start) in [("/etc/subuid", uids), ("/etc/subgid", gids)] {
-            if start < COUNT {
-                return Err(IdsRefused::LowRange { file, start });
-            }
-        }
+        let start = |found: Option<(u32, u32)>| found.map_or(own, |(start, _)| start);
+        let uids = start(sub(SUBUID, starter.subuid, 0)?);
+        let gids = start(sub(SUBGID, starter.subgid, 0)?);
         let whole = |outside| vec![Range { inside: 0, outside, count: COUNT }];
         return Ok(IdMaps { writer: Writer::Root, uids: whole(uids), gids: whole(gids) });
     }
-    let ranges = match starter.helpers {
-        Helpers::Present => sub(starter.subuid, starter.uid).zip(sub(starter.subgid, starter.uid)),
-        Helpers::Missing => None,
+    // The helpers serve nobody whose name the machine does not know, whatever is set aside for the
+    // number.
+    let ranges = match (starter.helpers, starter.name) {
+        (Helpers::Present, Some(_)) => {
+            let uids = sub(SUBUID, starter.subuid, starter.uid)?;
+            uids.zip(sub(SUBGID, starter.subgid, starter.gid)?)
+        }
+        (Helpers::Present, None) | (Helpers::Missing, _) => None,
     };
     let single = |inside, outside| vec![Range { inside, outside, count: 1 }];
     let Some((uids, gids)) = ranges else {
@@ -141,17 +150,40 @@ fn own_range(pen: &str) -> u32 {
     FIRST + (number % RANGES) * COUNT
 }
 
-/// The first line `who:start:count` that is meant for this user, with at least one id.
-fn subordinate(text: &str, name: Option<&str>, uid: u32) -> Option<(u32, u32)> {
-    text.lines().find_map(|line| {
-        let mut parts = line.trim().split(':');
-        let who = parts.next()?;
-        let start: u32 = parts.next()?.parse().ok()?;
-        let count: u32 = parts.next()?.parse().ok()?;
-        let is_meant = Some(who) == name || who.parse() == Ok(uid);
-        let enough = if uid == 0 { count >= COUNT } else { count > 0 };
-        (is_meant && enough && start.checked_add(count).is_some()).then_some((start, count))
-    })
+/// The first line `who:start:count` that is meant for this user and can be used. One that cannot is
+/// refused only if there is no better: it would let the pen reach the host's users, or the user himself
+/// under two numbers. Lines that make no sense are passed over, as the helpers do.
+fn subordinate(
+    file: &'static str,
+    text: &str,
+    starter: &Starter<'_>,
+    own: u32,
+) -> Result<Option<(u32, u32)>, IdsRefused> {
+    let mut refused = None;
+    for line in text.lines() {
+        let Some((who, start, count)) = line_of(line) else { continue };
+        let is_meant = Some(who) == starter.name || who.parse() == Ok(starter.uid);
+        let enough = if starter.uid == 0 { count >= COUNT } else { count > 0 };
+        if !is_meant || !enough || start.checked_add(count).is_none() {
+            continue;
+        }
+        let who = || starter.name.unwrap_or(who).to_owned();
+        let problem = if start < COUNT {
+            IdsRefused::LowRange { who: who(), file, start }
+        } else if own.checked_sub(start).is_some_and(|distance| distance < count) {
+            IdsRefused::OwnId { who: who(), file, start, id: own }
+        } else {
+            return Ok(Some((start, count)));
+        };
+        refused.get_or_insert(problem);
+    }
+    refused.map_or(Ok(None), Err)
+}
+
+fn line_of(line: &str) -> Option<(&str, u32, u32)> {
+    let mut parts = line.trim().split(':');
+    let (who, start, count) = (parts.next()?, parts.next()?, parts.next()?);
+    Some((who, start.parse().ok()?, count.parse().ok()?))
 }
 
 impl IdMaps {
@@ -213,7 +245,7 @@ mod tests {
     #[test]
     fn root_never_maps_to_the_hosts_users() {
         let low = Starter { subuid: "root:0:65536", ..starter(0) };
-        let expected = IdsRefused::LowRange { file: "/etc/subuid", start: 0 };
+        let expected = IdsRefused::LowRange { who: "root".into(), file: "/etc/subuid", start: 0 };
         assert_eq!(decide(&low, USER, "pen"), Err(expected));
         let high = PenUser { uid: COUNT, gid: 0 };
         assert_eq!(decide(&starter(0), high, "pen"), Err(IdsRefused::TooHigh { id: COUNT }));
@@ -234,14 +266,36 @@ mod tests {
         check(&rich, root, Writer::Helpers, &[range(0, 1001, 1), range(1, 100_000, 65_535)]);
         let alone = Starter { helpers: Helpers::Missing, ..rich.clone() };
         check(&alone, USER, Writer::Single, &[range(1000, 1001, 1)]);
+        // By his number, and `newuidmap` would not know him.
+        let nameless = Starter { name: None, subuid: "1001:100000:65536", ..rich.clone() };
+        check(&nameless, USER, Writer::Single, &[range(1000, 1001, 1)]);
         let half = Starter { subgid: "", ..rich };
         check(&half, USER, Writer::Single, &[range(1000, 1001, 1)]);
     }
 
     #[test]
     fn odd_lines_are_passed_over() {
-        for text in ["ann", "ann:x:1", "ann:1", "ann:4294967295:5", "ann:1:0", ":1:1", "annx:1:1"] {
-            assert_eq!(subordinate(text, Some("ann"), 1001), None, "{text}");
+        let odd = ["ann", "ann:x:1", "ann:1", "ann:4294967295:5", "ann:1:0", ":1:1", "annx:1:1"];
+        for text in odd {
+            let found = subordinate(SUBUID, text, &starter(1001), 1001);
+            assert_eq!(found, Ok(None), "{text}");
         }
+    }
+
+    #[test]
+    fn a_range_that_reaches_somebody_is_refused_unless_there_is_a_better_one() {
+        let check = |text: &str, expected: Result<Option<(u32, u32)>, IdsRefused>| {
+            let ann = starter(70_000);
+            assert_eq!(subordinate(SUBUID, text, &ann, 70_000), expected, "{text}");
+        };
+        let low = |start| IdsRefused::LowRange { who: "ann".into(), file: SUBUID, start };
+        let own = |start| IdsRefused::OwnId { who: "ann".into(), file: SUBUID, start, id: 70_000 };
+        check("ann:0:65536", Err(low(0)));
+        check("ann:1000:1", Err(low(1000)));
+        check("ann:65535:1", Err(low(65_535)));
+        check("ann:65536:65536", Err(own(65_536)));
+        check("ann:70000:1", Err(own(70_000)));
+        check("ann:70001:5", Ok(Some((70_001, 5))));
+        check("ann:0:65536\nann:69999:3\n70000:100000:65536", Ok(Some((100_000, 65_536))));
     }
 }

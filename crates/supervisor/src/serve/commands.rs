@@ -57,7 +57,7 @@ impl Server {
 
     /// Starts the observer, whose report becomes the answer on `channel`.
     pub(super) fn observe(&mut self, id: ConnectionId, channel: u32) -> Result<(), Failed> {
-        let (prepared, ends) = self.observer.prepare(&self.plan)?;
+        let (prepared, ends) = facts::observer(&self.plan)?;
         let process = self.reserve()?;
         let owner = Owner::Observer { connection: id, channel, report: Vec::new(), view: None };
         let timeout = Some(facts::PATIENCE);
@@ -135,9 +135,15 @@ impl Server {
         if watched.is_err() {
             command.kill_tree();
         }
+    }
+
+    /// The observer is being forked; its report ends with its pipe.
+    pub(super) fn is_observing(&mut self, id: ProcessId) {
+        let Some(command) = self.commands.get_mut(&id) else { return };
         if let Owner::Observer { view, .. } = &mut command.owner {
             *view = Some(Box::new(facts::View::take()));
         }
+        self.watch_outputs(id);
     }
 
     /// No shim could be made.
@@ -195,7 +201,14 @@ impl Server {
                     self.tell_start(id);
                     self.watch_outputs(id);
                 }
-                Some(said @ Said::Ended { .. }) => command.hear(said),
+                Some(said @ Said::Ended { .. }) => {
+                    command.hear(said);
+                    // The host need not wait until the shim itself is gone.
+                    if command.gone == Some(Tree::Gone) {
+                        self.retiring.extend(command.shim.take());
+                        return self.drain(id);
+                    }
+                }
                 None => {
                     // Nothing more now. If it was the end, the kernel would tell so for ever.
                     if (command.shim.is_none() || !shim::is_connected(status.as_fd()))
@@ -277,6 +290,10 @@ impl Server {
             Ok(_) | Err(_) => {
                 if let Some(pipe) = output.take() {
                     pipe.close(&self.epoll);
+                }
+                if matches!(command.owner, Owner::Observer { .. }) {
+                    // It has no shim of its own that would say so.
+                    command.gone = Some(Tree::Gone);
                 }
                 self.finish(id);
             }

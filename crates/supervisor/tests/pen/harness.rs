@@ -258,14 +258,13 @@ pub(crate) fn start_with(
         .descriptor(0, null.as_fd())
         .descriptor(1, null.as_fd())
         .descriptor(2, null.as_fd())
-        .descriptor(3, spec.as_fd())
-        .descriptor(4, listener.as_fd())
-        .descriptor(5, theirs.as_fd());
+        .descriptor(3, theirs.as_fd());
     if maker == Maker::Ordinary && is_root() {
         plan = plan.identity(Identity { uid: ORDINARY, gid: ORDINARY, groups: Vec::new() });
     }
     let maker: Child = plan.spawn().unwrap();
     drop(theirs);
+    sockets::send(ours.as_fd(), b"P", &[spec.as_fd(), listener.as_fd()]).unwrap();
     let mut process_1 = None;
     let outcome = loop {
         let mut buffer = [0_u8; 1024];

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clawpen_engine::backend::{Engines, Sandbox};
-use clawpen_engine::call::{self, Prepared, Target};
+use clawpen_engine::call::{self, OpenError, Prepared, Target};
 use clawpen_engine::channel::{Captured, Channel, Command, WriteOptions};
 use clawpen_engine::config_store::{self, Store};
 use clawpen_wire::supervisor::{End, Place};
 
 use super::numbers::{Summary, Times};
-use super::rivals::{self, DockerCli, Rival};
+use super::rivals::{self, Rival};
 use super::{BenchError, Measured, Row, Verdict, system};
 use crate::args::BenchArgs;
 use crate::output::Output;
@@ -20,9 +20,6 @@ use crate::output::Output;
 const FILE_BYTES: usize = 4096;
 /// Cold starts are slow beside execs; fewer of them say as much.
 const COLD_SHARE: usize = 2;
-/// The image that docker is measured with.
-const IMAGE: &str = "openclaw-sandbox:bookworm-slim";
-
 pub(super) fn all(args: &BenchArgs, output: &Output) -> Result<Vec<Row>, BenchError> {
     let store = config_store::open()?;
     let wants = |job: &str| args.only.is_empty() || args.only.iter().any(|only| only == job);
@@ -40,6 +37,10 @@ pub(super) fn all(args: &BenchArgs, output: &Output) -> Result<Vec<Row>, BenchEr
         output.status("files");
         rows.extend(bench.files()?);
     }
+    if wants("docker") {
+        output.status("docker");
+        rows.extend(bench.docker(&args.image)?);
+    }
     if wants("pens") {
         output.status("pens");
         rows.extend(bench.pens(args.pens)?);
@@ -52,25 +53,55 @@ pub(super) fn all(args: &BenchArgs, output: &Output) -> Result<Vec<Row>, BenchEr
     Ok(rows)
 }
 
-struct Bench {
-    store: Store,
-    engines: Engines,
-    rounds: usize,
+pub(super) struct Bench {
+    pub(super) store: Store,
+    pub(super) engines: Engines,
+    pub(super) rounds: usize,
 }
 
-fn is_true(channel: &mut Channel) -> Result<(), BenchError> {
+pub(super) fn is_true(channel: &mut Channel) -> Result<(), BenchError> {
     let mut output = Captured::new(0);
     let exited = channel.exec(&Command::new(["/bin/true"]), &mut output)?;
     if exited.end == End::Code(0) { Ok(()) } else { Err(BenchError::NotTrue) }
 }
 
-fn within(ours: f64, budget: f64) -> Verdict {
+pub(super) fn within(ours: f64, budget: f64) -> Verdict {
     if ours <= budget { Verdict::Met } else { Verdict::Missed }
 }
 
-fn times(row: &'static str, summary: Option<Summary>, budget: String, verdict: Verdict) -> Row {
+pub(super) fn times(
+    row: &'static str,
+    summary: Option<Summary>,
+    budget: String,
+    verdict: Verdict,
+) -> Row {
     let ours = summary.map_or_else(|| Measured::Not("no rounds".to_owned()), Measured::Times);
     Row { job: row, ours, rival: None, budget, verdict }
+}
+
+/// A row whose budget is a time.
+pub(super) fn at_most(job: &'static str, summary: Option<Summary>, budget: f64) -> Row {
+    let verdict = summary.map_or(Verdict::Shown, |found| within(found.p50, budget));
+    times(job, summary, format!("<= {budget} ms"), verdict)
+}
+
+/// Reads and writes of one page in turns.
+pub(super) fn file_times(
+    channel: &mut Channel,
+    workdir: &str,
+    rounds: usize,
+) -> Result<[Option<Summary>; 2], BenchError> {
+    let place = || Place::InPen(Path::new(workdir).join("bench-file"));
+    let contents = vec![b'x'; FILE_BYTES];
+    let (mut reads, mut writes) = <(Times, Times)>::default();
+    for _ in 0..rounds {
+        writes.measure(|| {
+            channel.write(place(), WriteOptions::default(), &mut contents.as_slice())
+        })?;
+        let mut read = Vec::with_capacity(FILE_BYTES);
+        reads.measure(|| channel.read(place(), 0, u64::MAX, &mut read))?;
+    }
+    Ok([reads.summary(), writes.summary()])
 }
 
 impl Bench {
@@ -90,6 +121,8 @@ impl Bench {
     /// From nothing to the end of the first command, decisions included.
     fn cold(&self, agent: &str) -> Result<Duration, BenchError> {
         let start = Instant::now();
+        // As `exec` does when nothing lives yet.
+        self.engines.expect_native();
         let mut sandbox = self.open(agent)?;
         is_true(sandbox.channel()?)?;
         let time = start.elapsed();
@@ -142,86 +175,24 @@ impl Bench {
         };
         let mut row = times("native: exec true", ours, "<= fork+exec + 0.25 ms".into(), verdict);
         row.rival = theirs.map(|theirs| (plain.name, theirs));
-        let mut rows = vec![row];
-        rows.extend(self.docker_exec()?);
-        Ok(rows)
-    }
-
-    /// The same in a container of ours, beside docker's own command line.
-    fn docker_exec(&self) -> Result<Vec<Row>, BenchError> {
-        const JOB: &str = "docker: exec true";
-        let skipped = |reason: String| {
-            let budget = String::new();
-            Row {
-                job: JOB,
-                ours: Measured::Not(reason),
-                rival: None,
-                budget,
-                verdict: Verdict::Shown,
-            }
-        };
-        let cli = match DockerCli::start(IMAGE) {
-            Ok(cli) => cli,
-            Err(reason) => return Ok(vec![skipped(reason)]),
-        };
-        let target = Target { session: None, agent: Some("bench"), backend: Some("docker") };
-        let opened =
-            call::prepare(&self.store, &target).and_then(|prepared| prepared.make(&self.engines));
-        let mut sandbox = match opened {
-            Ok(sandbox) => sandbox,
-            Err(error) => return Ok(vec![skipped(crate::config_report::chain(&error))]),
-        };
-        let mut ours = Times::default();
-        for _ in 0..self.rounds {
-            ours.measure(|| is_true(sandbox.channel()?))?;
-        }
-        sandbox.remove()?;
-        let few = (self.rounds / 10).max(3);
-        let by_cli = measured(&cli.exec(), few)?;
-        let by_run = measured(&cli.run(IMAGE), few)?;
-        let ours = ours.summary();
-        let verdict = match (&ours, &by_cli) {
-            (Some(ours), Some(cli)) => within(ours.p50 * 70.0, cli.p50),
-            _ => Verdict::Shown,
-        };
-        let mut row = times(JOB, ours, ">= 70x faster".into(), verdict);
-        row.rival = by_cli.map(|cli| ("docker exec", cli));
-        let run = times("docker run of its own, for scale", by_run, String::new(), Verdict::Shown);
-        Ok(vec![row, run])
+        Ok(vec![row])
     }
 
     fn files(&self) -> Result<Vec<Row>, BenchError> {
         let prepared = self.prepare("bench")?;
         let mut sandbox = prepared.make(&self.engines)?;
-        let place = || Place::InPen(Path::new(prepared.workdir()).join("bench-file"));
-        let contents = vec![b'x'; FILE_BYTES];
-        let (mut reads, mut writes) = <(Times, Times)>::default();
-        let channel = sandbox.channel()?;
-        for _ in 0..self.rounds {
-            writes.measure(|| {
-                channel.write(place(), WriteOptions::default(), &mut contents.as_slice())
-            })?;
-            let mut read = Vec::with_capacity(FILE_BYTES);
-            reads.measure(|| channel.read(place(), 0, u64::MAX, &mut read))?;
-        }
+        let [read, write] = file_times(sandbox.channel()?, prepared.workdir(), self.rounds)?;
         sandbox.remove()?;
-        let row = |job, summary: Option<Summary>, budget: f64| {
-            let verdict = summary.map_or(Verdict::Shown, |found| within(found.p50, budget));
-            times(job, summary, format!("<= {budget} ms"), verdict)
-        };
         Ok(vec![
-            row("native: read 4 KiB", reads.summary(), 0.05),
-            row("native: atomic write 4 KiB", writes.summary(), 0.25),
+            at_most("native: read 4 KiB", read, 0.05),
+            at_most("native: atomic write 4 KiB", write, 0.25),
         ])
     }
 
     fn pens(&self, count: usize) -> Result<Vec<Row>, BenchError> {
         let prepared = self.prepare("bench")?;
         let start = Instant::now();
-        let mut pens = Vec::with_capacity(count);
-        for _ in 0..count {
-            pens.push(prepared.make(&self.engines)?);
-        }
+        let mut pens = crowd(&prepared, count)?;
         let created = start.elapsed();
         for pen in &mut pens {
             pen.channel()?.ping()?;
@@ -313,7 +284,27 @@ impl Bench {
     }
 }
 
-fn measured(rival: &Rival, rounds: usize) -> Result<Option<Summary>, BenchError> {
+/// Makes many pens, on as many threads as there are processors.
+fn crowd(prepared: &Prepared, count: usize) -> Result<Vec<Sandbox>, BenchError> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let make = |count: usize| -> Result<Vec<Sandbox>, OpenError> {
+        let engines = Engines::default();
+        (0..count).map(|_| prepared.make(&engines)).collect()
+    };
+    let share = |thread: usize| count / threads + usize::from(thread < count % threads);
+    std::thread::scope(|scope| {
+        let makers: Vec<_> =
+            (0..threads).map(|thread| scope.spawn(move || make(share(thread)))).collect();
+        let mut pens = Vec::with_capacity(count);
+        for maker in makers {
+            let joined = maker.join().map_err(|_panic| BenchError::Thread)?;
+            pens.extend(joined?);
+        }
+        Ok(pens)
+    })
+}
+
+pub(super) fn measured(rival: &Rival, rounds: usize) -> Result<Option<Summary>, BenchError> {
     let mut times = Times::default();
     for _ in 0..rounds {
         times.measure(|| rival.run())?;
@@ -339,10 +330,15 @@ fn is_alive(pid: u32) -> bool {
     !matches!(state, Some('Z' | 'X') | None)
 }
 
-/// Mean proportional memory in KiB; `None` if it may not be read.
+/// Mean proportional memory of a pen in KiB, with all its processes; `None` if it may not be read.
 fn shared_memory(processes: &[u32]) -> Option<u64> {
     let mut sum: u64 = 0;
-    for pid in processes {
+    let below = processes.iter().flat_map(|pid| {
+        let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let list = list.unwrap_or_default();
+        list.split_whitespace().filter_map(|child| child.parse().ok()).collect::<Vec<u32>>()
+    });
+    for pid in processes.iter().copied().chain(below) {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
         sum += line.split_whitespace().next()?.parse::<u64>().ok()?;

@@ -12,8 +12,8 @@ use clawpen_rules::backend::Backend;
 use clawpen_rules::container::engine_limits::{EngineLimits, EngineUlimit};
 use clawpen_rules::container::{ContainerSpec, Network, RootFilesystem};
 use clawpen_rules::facts::{
-    self as rules_facts, Asked, Below, CgroupLimits, Interfaces, LandlockAsked, Line, MountAsked,
-    MountsAsked, Observed, Outside,
+    self as rules_facts, Asked, Below, CgroupLimits, GroupsAsked, Interfaces, LandlockAsked, Line,
+    MountAsked, MountsAsked, Observed, Outside, Seen,
 };
 use clawpen_rules::mounts::Access;
 use clawpen_rules::native::{Bound, PenUser, Rlimit, RlimitKind};
@@ -223,6 +223,11 @@ fn prove(
     let pid = container.first_process();
     let mut channel = Channel::connect(stream, pid)?;
     let outside = outside(pid)?;
+    // As the host numbers him: an engine may map its containers' users.
+    let user = outside.as_ref().map_or(container.user.0, |seen| {
+        let [real, ..] = seen.status.uids;
+        real
+    });
     let report = channel.facts().map_err(DockerFailure::Report)?;
     let observed = Observed {
         host_namespaces: facts::own_namespaces()?,
@@ -230,15 +235,29 @@ fn prove(
         inside: facts::inside(&report)?,
     };
     let asked = asked(spec, container.user)?;
-    let facts = rules_facts::decide(&asked, &observed).map_err(DockerFailure::Facts)?;
+    let mut facts = rules_facts::decide(&asked, &observed).map_err(DockerFailure::Facts)?;
     faults::reached("docker.proven");
     match lifetime {
         Lifetime::UntilDisconnect => {}
         Lifetime::Persistent => engine.note(&container)?,
     }
     channel.seal().map_err(DockerFailure::Report)?;
+    facts.push(sealed(&mut channel, pid, user)?);
     faults::reached("docker.sealed");
     Ok(Pen { channel: Some(channel), container: Some(container), pid, facts, lifetime })
+}
+
+/// Whether process 1 has closed itself. What is closed belongs to root, so that of a process of the
+/// host's root nothing can be seen from outside: it is asked itself.
+fn sealed(channel: &mut Channel, pid: u32, user: u32) -> Result<Line, DockerFailure> {
+    let (memory, from) = if user == 0 {
+        let report = channel.facts().map_err(DockerFailure::Report)?;
+        (facts::inside(&report)?.supervisor.memory, Seen::Inside)
+    } else {
+        (facts::memory(pid, user)?, Seen::Outside)
+    };
+    let line = rules_facts::decide_sealed(memory, from);
+    line.map_err(|mismatch| DockerFailure::Facts(vec![mismatch]))
 }
 
 /// Process 1 from outside; `None` where it belongs to another user and we are not root. What only
@@ -263,6 +282,7 @@ fn asked(spec: &ContainerSpec, (uid, gid): (u32, u32)) -> Result<Asked, DockerFa
     Ok(Asked {
         backend: Backend::Docker,
         user: PenUser { uid, gid },
+        groups: GroupsAsked::Given,
         ids: None,
         namespaces: NAMESPACES.to_vec(),
         mounts: MountsAsked::AtLeast(mounts(spec)),

@@ -3,13 +3,14 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use clawpen_os::cgroups::{self, Hierarchies, Leaf};
 use clawpen_os::{landlock, process};
 use clawpen_rules::backend::Backend;
 use clawpen_rules::facts::{
-    Asked, CgroupLimits, Interfaces, LandlockAsked, MapsAsked, MountAsked, MountsAsked,
+    Asked, CgroupLimits, GroupsAsked, Interfaces, LandlockAsked, MapsAsked, MountAsked, MountsAsked,
 };
 use clawpen_rules::native::ids::{self, Helpers, IdMaps, Range, Starter, Writer};
 use clawpen_rules::native::{Bound, Cpu, Keeper, NativePen, PenUser, Rlimit, RlimitKind};
@@ -92,6 +93,10 @@ fn asked(request: &Request<'_>, maps: &IdMaps, mounts: Vec<MountAsked>) -> Asked
     Asked {
         backend: Backend::Native,
         user: request.pen.user(),
+        groups: match maps.writer() {
+            Writer::Root | Writer::Helpers => GroupsAsked::None,
+            Writer::Single => GroupsAsked::Nameless,
+        },
         ids: Some(MapsAsked { uids: maps.uids().to_vec(), gids: maps.gids().to_vec() }),
         namespaces: NAMESPACES.to_vec(),
         mounts: MountsAsked::Exactly(mounts),
@@ -150,12 +155,20 @@ pub(crate) fn subordinate() -> Subordinate {
     }
 }
 
-/// Whether both helpers are where the maker looks for them.
+/// Whether both helpers are where the maker looks for them, with the power that they need.
 pub(crate) fn helpers() -> Helpers {
     let has = |name: &str| {
-        HELPER_DIRECTORIES.iter().any(|directory| Path::new(directory).join(name).exists())
+        let places = HELPER_DIRECTORIES.iter().map(|directory| Path::new(directory).join(name));
+        places.filter(|program| program.exists()).take(1).any(|program| has_power(&program))
     };
     if has("newuidmap") && has("newgidmap") { Helpers::Present } else { Helpers::Missing }
+}
+
+/// Some systems make them set-user-id, others give them a capability; without either they can only say
+/// no.
+fn has_power(program: &Path) -> bool {
+    let is_set_id = fs::metadata(program).is_ok_and(|found| found.mode() & 0o4000 != 0);
+    is_set_id || rustix::fs::getxattr(program, "security.capability", &mut [0_u8; 64][..]).is_ok()
 }
 
 fn check_required(request: &Request<'_>, maps: &IdMaps) -> Result<(), StartFailure> {
@@ -255,11 +268,11 @@ fn cgroup(
     }
     let failed = |cause| StartFailure::System { what: "make a control group", cause };
     let hierarchies = Hierarchies::find().map_err(failed)?;
-    let wanted = cgroups::Limits {
+    let wanted = super::switches::spoiled(cgroups::Limits {
         memory_bytes: asked.memory,
         pids: asked.pids,
         cpu_millis: asked.cpu_millis,
-    };
+    });
     let name = group_name(directory.id());
     // First the note, then the group: whoever finds the one finds the other.
     directory.note_groups(&cgroups::directories_of(&hierarchies, &name)).map_err(failed)?;

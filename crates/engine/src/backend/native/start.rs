@@ -1,6 +1,5 @@
 //! Starts the maker and waits until process 1 listens.
 
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -13,7 +12,7 @@ use clawpen_wire::supervisor::End;
 use super::StartFailure;
 use super::run_directory::{RunDirectory, SOCKET};
 use crate::channel::{Captured, Channel, Command};
-use crate::supervisor_image::{self, ProcessOne};
+use crate::supervisor_image::{Maker, ProcessOne};
 
 /// The setup command may install things.
 const SETUP_PATIENCE: Duration = Duration::from_secs(10 * 60);
@@ -32,29 +31,17 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> StartFailure {
 }
 
 /// Runs the maker; when this returns, process 1 listens and we are connected.
-pub(super) fn make(directory: &RunDirectory, spec: &PenSpec) -> Result<Made, StartFailure> {
+pub(super) fn make(
+    maker: Maker,
+    directory: &RunDirectory,
+    spec: &PenSpec,
+) -> Result<Made, StartFailure> {
     let listener = sockets::listen(directory.opened(), SOCKET.as_ref())
         .map_err(failed("make the pen's socket"))?;
-    let ProcessOne { pid, pidfd } =
-        supervisor_image::start_pen_with(spec, listener.as_fd(), fault_switches())?;
+    let ProcessOne { pid, pidfd } = maker.make(spec, listener.as_fd())?;
     let stream =
         sockets::connect(directory.opened(), SOCKET.as_ref()).map_err(failed("reach the pen"))?;
     Ok(Made { pid: pid.get().unsigned_abs(), pidfd, stream: UnixStream::from(stream) })
-}
-
-/// Test builds may leave a protection out, to prove that its absence is noticed.
-#[cfg(feature = "fault-switches")]
-fn fault_switches() -> Vec<CString> {
-    let fault = std::env::var("CLAWPEN_FAULT").ok();
-    fault
-        .and_then(|fault| CString::new(format!("CLAWPEN_FAULT={fault}")).ok())
-        .into_iter()
-        .collect()
-}
-
-#[cfg(not(feature = "fault-switches"))]
-const fn fault_switches() -> Vec<CString> {
-    Vec::new()
 }
 
 /// Runs the setup command; what it wrote is shown if it fails.

@@ -579,6 +579,11 @@ static OWN_SETTINGS: ObjectSchema = strict(&[
         FILLED,
         "what runs the sandbox; beats sandbox.backend of the same layer in openclaw.json",
     ),
+    field(
+        "askInSandbox",
+        Schema::Bool,
+        "true: commands of an agent are asked about in the sandbox too; built-in: false",
+    ),
     field("envAllow", TEXTS, "secret-looking variables that may enter the sandbox all the same"),
     field(
         "implicitToolGrants",

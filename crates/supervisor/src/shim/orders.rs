@@ -1,0 +1,158 @@
+//! A prepared command as one message to the shim that stands by: the words as bytes, the rest as descriptors.
+//!
+//! Both ends are this program, and the socket between them is theirs alone; still nothing here trusts a
+//! length. A command too long for one message gets a shim of its own, which inherits it instead.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use clawpen_os::sockets;
+use clawpen_os::spawn::Session;
+
+use crate::confine::{Executable, Prepared};
+use crate::facts::Probe;
+
+/// The longest order. Below what a socket takes at once wherever nobody has turned its buffers down.
+const LONGEST: usize = 64 * 1024;
+/// Directory, input, output, error.
+const DESCRIPTORS: usize = 4;
+
+/// Writes `prepared` down; `None` if it is too long.
+pub(crate) fn write(prepared: &Prepared) -> Option<Vec<u8>> {
+    let Prepared { program, argv, environment, directory: _, session, streams: _ } = prepared;
+    let session = match session {
+        Session::Inherit => return None,
+        Session::New => 0,
+        Session::NewWithTerminal => 1,
+    };
+    let (kind, places): (u8, &[CString]) = match program {
+        Executable::Places(places) => (0, places),
+        Executable::Observer(Probe::ListRoot) => (1, &[]),
+        Executable::Observer(Probe::WriteOwnName) => (2, &[]),
+        Executable::Observer(Probe::Nothing) => (3, &[]),
+    };
+    let mut message = vec![kind, session];
+    for words in [places, argv, environment] {
+        message.extend_from_slice(&u32::try_from(words.len()).ok()?.to_le_bytes());
+        for word in words {
+            message.extend_from_slice(word.to_bytes_with_nul());
+        }
+        if message.len() > LONGEST {
+            return None;
+        }
+    }
+    Some(message)
+}
+
+/// Sends what [`write`] wrote.
+pub(crate) fn give(to: BorrowedFd<'_>, message: &[u8], prepared: &Prepared) -> io::Result<()> {
+    let [input, output, error] = &prepared.streams;
+    let descriptors = [&prepared.directory, input, output, error].map(|fd| fd.as_fd());
+    sockets::send(to, message, &descriptors).map(drop)
+}
+
+/// Waits for an order; `None` if there will be none.
+pub(crate) fn take(from: BorrowedFd<'_>) -> io::Result<Option<Prepared>> {
+    let mut buffer = vec![0; LONGEST];
+    let message = sockets::receive(from, &mut buffer, DESCRIPTORS)?;
+    if message.bytes == 0 {
+        return Ok(None);
+    }
+    buffer.truncate(message.bytes);
+    let broken = || io::Error::from(io::ErrorKind::InvalidData);
+    let [directory, input, output, error] =
+        <[_; DESCRIPTORS]>::try_from(message.descriptors).map_err(|_few| broken())?;
+    let (program, argv, environment, session) = read(&buffer).ok_or_else(broken)?;
+    let streams = [input, output, error];
+    Ok(Some(Prepared { program, argv, environment, directory, session, streams }))
+}
+
+fn read(message: &[u8]) -> Option<(Executable, Vec<CString>, Vec<CString>, Session)> {
+    let (&[kind, session], mut rest) = message.split_first_chunk()?;
+    let places = words(&mut rest)?;
+    let argv = words(&mut rest)?;
+    let environment = words(&mut rest)?;
+    let program = match kind {
+        0 => Executable::Places(places),
+        1 => Executable::Observer(Probe::ListRoot),
+        2 => Executable::Observer(Probe::WriteOwnName),
+        3 => Executable::Observer(Probe::Nothing),
+        _ => return None,
+    };
+    let session = match session {
+        0 => Session::New,
+        1 => Session::NewWithTerminal,
+        _ => return None,
+    };
+    rest.is_empty().then_some((program, argv, environment, session))
+}
+
+fn words(rest: &mut &[u8]) -> Option<Vec<CString>> {
+    let (count, mut left) = rest.split_first_chunk()?;
+    let count = u32::from_le_bytes(*count);
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let end = left.iter().position(|byte| *byte == 0)?;
+        let (word, after) = left.split_at_checked(end + 1)?;
+        words.push(CString::from_vec_with_nul(word.to_vec()).ok()?);
+        left = after;
+    }
+    *rest = left;
+    Some(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use clawpen_os::events;
+    use clawpen_os::sockets::Kind;
+
+    use super::*;
+
+    #[test]
+    fn an_order_arrives_as_it_was_given() {
+        let (ours, theirs) = sockets::pair(Kind::Messages).unwrap();
+        let given = prepared(&["ls", "", "-l"], &["A=b", "EMPTY="]);
+        let message = write(&given).unwrap();
+        give(ours.as_fd(), &message, &given).unwrap();
+        let taken = take(theirs.as_fd()).unwrap().unwrap();
+        assert_eq!((taken.argv, taken.environment), (given.argv, given.environment));
+        assert_eq!(taken.session, Session::NewWithTerminal);
+        assert!(
+            matches!(taken.program, Executable::Places(places) if places == [c"/bin/ls".to_owned()])
+        );
+    }
+
+    #[test]
+    fn a_closed_socket_means_no_order_and_a_long_command_is_none() {
+        let (ours, theirs) = sockets::pair(Kind::Messages).unwrap();
+        drop(ours);
+        assert!(take(theirs.as_fd()).unwrap().is_none());
+        let long = "x".repeat(LONGEST);
+        assert!(write(&prepared(&[long.as_str()], &[])).is_none());
+    }
+
+    #[test]
+    fn every_cut_and_every_addition_is_refused() {
+        let message = write(&prepared(&["ls", "-l"], &["A=b"])).unwrap();
+        for end in 0..message.len() {
+            assert!(read(&message[..end]).is_none(), "{end}");
+        }
+        assert!(read(&[message.as_slice(), &[0]].concat()).is_none());
+        assert!(read(&message).is_some());
+    }
+
+    fn prepared(argv: &[&str], environment: &[&str]) -> Prepared {
+        let words =
+            |words: &[&str]| words.iter().map(|word| CString::new(*word).unwrap()).collect();
+        let null = || events::open_null().unwrap();
+        Prepared {
+            program: Executable::Places(vec![c"/bin/ls".into()]),
+            argv: words(argv),
+            environment: words(environment),
+            directory: null(),
+            session: Session::NewWithTerminal,
+            streams: [null(), null(), null()],
+        }
+    }
+}
