@@ -24,6 +24,7 @@ use clawpen_rules::environment::{Filter, Filtered};
 use clawpen_rules::explain::Explanation;
 use clawpen_rules::native::{self as native_rules, KeyRefused, Offer, Root};
 use clawpen_rules::reuse::{self, Recreate, RecreateTarget, SandboxKind};
+use clawpen_rules::session::key::SessionKey;
 use clawpen_wire::pen::Lifetime;
 
 use crate::audit::Ending;
@@ -326,7 +327,7 @@ impl Prepared {
         self.ready_workspace(yard.clock())?;
         match keeping {
             Keeping::Scope => {
-                let session = self.explanation.session.key().map(|key| key.as_str());
+                let session = self.explanation.session.key().map(SessionKey::as_str);
                 let caller = Caller { call, session };
                 let held = yard.lifecycle().ensure(&self.wanted(), &caller)?;
                 Ok(Open::Held(Box::new(held)))

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &ExecArgs, output: &Output) -> Outcome {
         input,
         terminal: if args.tty { Wants::Input } else { Wants::Nothing },
     };
-    let done = if args.background {
+    let done = if args.background.background {
         in_background(
             &job,
             &args.target,
@@ -105,7 +105,7 @@ pub(crate) struct Opened {
 }
 
 /// Finds the session's sandbox and whether it may be made; touches nothing.
-pub(crate) fn decide(
+pub(crate) fn without_yard(
     args: &TargetArgs,
     output: &Output,
 ) -> Result<(Store, Result<Prepared, OpenError>), CommandError> {
@@ -129,7 +129,7 @@ fn target(args: &TargetArgs) -> Target<'_> {
 
 /// The same, ready to run a call. What is refused is recorded too.
 pub(crate) fn prepare(args: &TargetArgs, output: &Output) -> Result<Opened, CommandError> {
-    let (store, prepared) = decide(args, output)?;
+    let (store, prepared) = without_yard(args, output)?;
     let yard = Yard::open(&store.locations.state_dir)?;
     match prepared {
         Ok(prepared) => Ok(Opened { store, prepared, yard }),

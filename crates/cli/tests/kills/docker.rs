@@ -25,14 +25,14 @@ impl Engine {
         let directory = tempfile::Builder::new().prefix("eng").tempdir().unwrap();
         let engine = Self { process: spawn(&directory), directory };
         engine.wait();
-        let pack = Command::new("tar")
+        let mut pack = Command::new("tar")
             .args(["-C", rootfs.to_str().unwrap(), "-c", "."])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut import = engine.docker(&["import", "-", IMAGE]);
-        assert!(import.stdin(pack.stdout.unwrap()).output().unwrap().status.success());
-        assert!(rootfs.is_dir(), "{}", rootfs.display());
+        assert!(import.stdin(pack.stdout.take().unwrap()).output().unwrap().status.success());
+        assert!(pack.wait().unwrap().success(), "{}", rootfs.display());
         Some(engine)
     }
 
