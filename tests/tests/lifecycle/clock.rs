@@ -116,7 +116,7 @@ fn a_changed_config_waits_while_the_sandbox_is_hot_and_replaces_it_when_cold() {
     world.hands.forward(300_000);
     let (how, second) = world.open(&new, "main");
     let How::Replaced(reason) = how else { panic!("{how:?}") };
-    assert_eq!(reason.cold, Cold::Idle(Duration::from_millis(300_000)));
+    assert_eq!(reason.cold, Cold::Idle(Duration::from_secs(300)));
     assert_ne!(second, first);
     assert_eq!(world.open(&new, "main"), (How::Kept, second));
 }
