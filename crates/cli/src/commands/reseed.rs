@@ -1,9 +1,12 @@
 //! `clawpen sandbox reseed`.
 
+use std::path::Path;
+
 use clawpen_engine::config_store;
 use clawpen_engine::explain::{self, Question};
 use clawpen_engine::workspaces::trash::TrashId;
 use clawpen_engine::workspaces::{Compared, Extent, Wanted, Workspaces};
+use clawpen_engine::yard::Yard;
 use clawpen_rules::workspace::seeds::{Renewal, Standing};
 use serde_json::{Value, json};
 
@@ -30,7 +33,13 @@ pub(crate) fn run(args: &ReseedArgs, output: &Output) -> Result<Outcome, Command
         return show(&workspaces.compare(&wanted)?, &wanted, args.format.format(), output);
     }
     let extent = if args.whole { Extent::Whole } else { Extent::Files };
-    let done = workspaces.reseed(&wanted, extent, now())?;
+    let renew = || workspaces.reseed(&wanted, extent, now());
+    let done = match (extent, Yard::open_existing(&store.locations.state_dir)?) {
+        (Extent::Whole, Some(yard)) => {
+            yard.lifecycle().at_rest(Path::new(wanted.layout.mounted()), renew)??
+        }
+        (Extent::Files | Extent::Whole, _) => renew()?,
+    };
     match args.format.format() {
         Format::Json => output.json(&json!({
             "workspace": wanted.layout.mounted(),

@@ -7,14 +7,15 @@ pub(crate) use show::duration;
 
 use std::path::Path;
 
-use clawpen_engine::call::{self, Keeping, Target};
+use clawpen_engine::call::{self, Keeping, Prepared, Target};
 use clawpen_engine::config_store::{self, Store};
 use clawpen_engine::lifecycle::current::Currents;
 use clawpen_engine::lifecycle::{Listed, Listing, Origin};
-use clawpen_engine::registry::{InFlight, Kind};
+use clawpen_engine::registry::{InFlight, Kind, Row};
 use clawpen_engine::workspaces::{Extent, Workspaces};
 use clawpen_engine::yard::Yard;
 use clawpen_rules::config::own::Start;
+use clawpen_rules::ids::AgentId;
 use serde_json::json;
 
 use super::CommandError;
@@ -35,12 +36,12 @@ pub(crate) fn list(args: &ListArgs, output: &Output) -> Result<Outcome, CommandE
 }
 
 pub(crate) fn recreate(args: &RecreateArgs, output: &Output) -> Result<Outcome, CommandError> {
-    let what = Job { verb: "replace", reseed: args.reseed };
+    let what = Job { verb: Verb::Replace, reseed: args.reseed };
     end(&args.selection, &[], &what, output)
 }
 
 pub(crate) fn remove(args: &RemoveArgs, output: &Output) -> Result<Outcome, CommandError> {
-    let what = Job { verb: "remove", reseed: false };
+    let what = Job { verb: Verb::Remove, reseed: false };
     end(&args.selection, &args.names, &what, output)
 }
 
@@ -129,8 +130,23 @@ fn look(store: &Store, kind: Kind) -> Result<Option<(Yard, Listing)>, CommandErr
 
 /// What is done to sandboxes.
 struct Job {
-    verb: &'static str,
+    verb: Verb,
     reseed: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Replace,
+    Remove,
+}
+
+impl Verb {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Replace => "replace",
+            Self::Remove => "remove",
+        }
+    }
 }
 
 fn end(
@@ -149,13 +165,13 @@ fn end(
     if chosen.is_empty() {
         return none(output);
     }
-    let mut lines = vec![format!("Sandboxes to {}:", job.verb)];
+    let mut lines = vec![format!("Sandboxes to {}:", job.verb.as_str())];
     lines.extend(chosen.iter().map(show::line));
     lines.push(format!("Total: {}", chosen.len()));
     output.lines(&lines)?;
     if !selection.force {
         // Ctrl-C ends us here, which is a no as well.
-        match output.confirm(&format!("Stop and {} these now?", job.verb))? {
+        match output.confirm(&format!("Stop and {} these now?", job.verb.as_str()))? {
             Answer::Yes => {}
             Answer::No => {
                 output.lines(&["Cancelled.".to_owned()])?;
@@ -169,8 +185,7 @@ fn end(
     }
     let mut failed = 0_usize;
     for one in &chosen {
-        let ended = end_one(&yard, &store, one, selection);
-        match ended.and_then(|()| renew(&yard, &store, one, job)) {
+        match end_one(&yard, &store, one, (selection, job)) {
             Ok(()) => output.lines(&[format!("✓ Removed {}", safe(one.name()))])?,
             Err(error) => {
                 failed += 1;
@@ -181,7 +196,7 @@ fn end(
     }
     let removed = chosen.len() - failed;
     let mut lines = vec![format!("Done: {removed} removed, {failed} failed")];
-    if removed > 0 && job.verb == "replace" {
+    if removed > 0 && job.verb == Verb::Replace {
         lines.push("Each is made anew when its agent is next used.".to_owned());
     }
     output.lines(&lines)?;
@@ -193,43 +208,48 @@ fn none(output: &Output) -> Result<Outcome, CommandError> {
     Ok(Outcome::Done)
 }
 
+/// Ends one sandbox; what is done to its workspace is done before anybody can make it anew.
 fn end_one(
     yard: &Yard,
     store: &Store,
     one: &Listed,
-    selection: &Selection,
+    (selection, job): (&Selection, &Job),
 ) -> Result<(), CommandError> {
-    let in_flight = if selection.force { InFlight::CutOff } else { InFlight::Respect };
-    match &one.origin {
-        Origin::Ours(row) => {
-            yard.lifecycle().remove(row, in_flight)?;
-            call::release_workspace(yard, &Currents::new(store), row)
-                .map_err(|what| CommandError::Question { what })?;
+    let row = match &one.origin {
+        Origin::Ours(row) => row,
+        Origin::Reference(foreign) => {
+            return Ok(yard.lifecycle().remove_of_reference(&foreign.name)?);
         }
-        Origin::Reference(foreign) => yard.lifecycle().remove_of_reference(&foreign.name)?,
+    };
+    let in_flight = if selection.force { InFlight::CutOff } else { InFlight::Respect };
+    let currents = Currents::new(store);
+    // Before anything is removed: a config that refuses the sandbox refuses its renewal too.
+    let is_eager = job.verb == Verb::Replace && currents.own(row).start.value == Start::Eager;
+    let prepared = if job.reseed || is_eager { Some(again(store, row)?) } else { None };
+    let then = || -> Result<(), CommandError> {
+        match (job.verb, &prepared) {
+            (Verb::Remove, _) => call::release_workspace(yard, &currents, row)
+                .map_err(|what| CommandError::Question { what }),
+            (Verb::Replace, Some(prepared)) if job.reseed => {
+                let now = yard.clock().now().wall;
+                let workspaces = Workspaces::new(&yard.state_dir);
+                workspaces.reseed(&prepared.workspace, Extent::Whole, now)?;
+                Ok(())
+            }
+            (Verb::Replace, _) => Ok(()),
+        }
+    };
+    yard.lifecycle().remove_then(row, in_flight, then)?.transpose()?;
+    match prepared {
+        Some(prepared) if is_eager => drop(prepared.open(yard, Keeping::Scope, "recreate")?),
+        Some(_) | None => {}
     }
     Ok(())
 }
 
-/// What follows a removal: a workspace that is to be renewed, a sandbox that is not to wait.
-fn renew(yard: &Yard, store: &Store, one: &Listed, job: &Job) -> Result<(), CommandError> {
-    let Origin::Ours(row) = &one.origin else { return Ok(()) };
-    if job.verb != "replace" {
-        return Ok(());
-    }
-    let own = Currents::new(store).own(row);
-    if !job.reseed && own.start.value != Start::Eager {
-        return Ok(());
-    }
-    let agent = row.agent.as_ref().map(clawpen_rules::ids::AgentId::as_str);
+/// The sandbox of a row as the config would make it now.
+fn again(store: &Store, row: &Row) -> Result<Prepared, CommandError> {
+    let agent = row.agent.as_ref().map(AgentId::as_str);
     let target = Target { session: row.session.as_deref(), agent, backend: None };
-    let prepared = call::prepare(store, &target)?;
-    if job.reseed {
-        let now = yard.clock().now().wall;
-        Workspaces::new(&yard.state_dir).reseed(&prepared.workspace, Extent::Whole, now)?;
-    }
-    if own.start.value == Start::Eager {
-        drop(prepared.open(yard, Keeping::Scope, "recreate")?);
-    }
-    Ok(())
+    Ok(call::prepare(store, &target)?)
 }

@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clawpen_engine::config_store;
 use clawpen_engine::workspaces::Workspaces;
-use clawpen_engine::workspaces::trash::{Occupied, Trash, TrashError, TrashId, Trashed};
+use clawpen_engine::workspaces::trash::{Occupied, Trash, TrashError, TrashId, TrashKind, Trashed};
+use clawpen_engine::yard::Yard;
 use clawpen_rules::timestamp::Timestamp;
 use serde_json::{Value, json};
 
@@ -26,7 +27,17 @@ pub(crate) fn run(command: &TrashCommand, output: &Output) -> Result<Outcome, Co
         }
         TrashCommand::Restore { id, swap, format } => {
             let occupied = if *swap { Occupied::Swap } else { Occupied::Refuse };
-            let origin = trash.restore(&parse(id)?, occupied, now())?;
+            let id = &parse(id)?;
+            let thing = trash.list()?.into_iter().find(|thing| thing.id == *id);
+            let restore = || trash.restore(id, occupied, now());
+            let origin = match (thing, Yard::open_existing(&locations.state_dir)?) {
+                // Single files and skills are seen at once; a directory is mounted as it was.
+                (Some(Trashed { kind: TrashKind::Workspace, origin, .. }), Some(yard)) => {
+                    yard.lifecycle().at_rest(&origin, restore)??
+                }
+                (Some(_) | None, _) => restore()?,
+            };
+            let id = id.as_str();
             match format.format() {
                 Format::Json => output.json(&json!({ "id": id, "restored": origin }))?,
                 Format::Text => {

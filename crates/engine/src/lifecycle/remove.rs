@@ -1,6 +1,9 @@
 //! Removes sandboxes: only by their identity, and never under a call unless the user said so.
 
+use std::path::Path;
+
 use clawpen_rules::backend::Backend;
+use clawpen_rules::reuse;
 
 use super::lock::NameLock;
 use super::{EnsureError, Lifecycle, Plan, Wanted};
@@ -15,15 +18,48 @@ impl Lifecycle<'_> {
     /// # Errors
     /// [`RegistryError::InUse`] if a call is in flight and `in_flight` respects it.
     pub fn remove(&self, row: &Row, in_flight: InFlight) -> Result<(), EnsureError> {
-        let lock = NameLock::wait(self.state_dir, &row.name)
-            .map_err(|cause| EnsureError::Lock { name: row.name.clone(), cause })?;
+        self.remove_then(row, in_flight, || ()).map(drop)
+    }
+
+    /// The same, with something to do before anybody can make it anew, such as moving its workspace
+    /// aside. `None`: somebody else was faster, and nothing was done.
+    pub fn remove_then<T>(
+        &self,
+        row: &Row,
+        in_flight: InFlight,
+        then: impl FnOnce() -> T,
+    ) -> Result<Option<T>, EnsureError> {
+        let lock = self.lock(&row.name)?;
         // Whoever had the lock may have removed it, or made another one.
         match self.registry().get(&row.name)? {
             Some(now) if now.generation == row.generation => self.end(&now, in_flight)?,
-            Some(_) | None => return Ok(()),
+            Some(_) | None => return Ok(None),
         }
+        let done = then();
         lock.retire();
-        Ok(())
+        Ok(Some(done))
+    }
+
+    /// Does something to a workspace that must not be mounted meanwhile: a sandbox that runs would go
+    /// on with the directory that it has.
+    pub fn at_rest<T>(&self, workspace: &Path, job: impl FnOnce() -> T) -> Result<T, EnsureError> {
+        let is_on_it = |row: &Row| Path::new(&row.workspace_dir) == workspace;
+        let mut locks = Vec::new();
+        for row in self.registry().list()?.into_iter().filter(is_on_it) {
+            locks.push(self.lock(&row.name)?);
+            if let Some(now) = self.registry().get(&row.name)?
+                && self.state_of(&now)? == Some(reuse::State::Running)
+            {
+                let (name, scope) = (row.name, row.scope.as_str().to_owned());
+                return Err(EnsureError::Runs { name, scope });
+            }
+        }
+        Ok(job())
+    }
+
+    fn lock(&self, name: &str) -> Result<NameLock, EnsureError> {
+        let lock = NameLock::wait(self.state_dir, name);
+        lock.map_err(|cause| EnsureError::Lock { name: name.to_owned(), cause })
     }
 
     /// Removes a ready sandbox that nobody uses, with the name locked.
