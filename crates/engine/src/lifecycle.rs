@@ -135,12 +135,6 @@ pub enum EnsureError {
         #[source]
         cause: io::Error,
     },
-    #[error(
-        "the sandbox `{name}` runs on this workspace and would go on with the old files; run \
-         `clawpen sandbox recreate --session {scope} --reseed` for a new copy, or \
-         `clawpen sandbox remove --session {scope}` first"
-    )]
-    Runs { name: String, scope: String },
     #[error("cannot tell who is calling")]
     Holder(#[source] io::Error),
     #[error("the sandbox `{name}` changes faster than it can be used; try again")]

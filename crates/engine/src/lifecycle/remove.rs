@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use clawpen_rules::backend::Backend;
-use clawpen_rules::reuse;
 
 use super::lock::NameLock;
 use super::{EnsureError, Lifecycle, Plan, Wanted};
@@ -40,21 +39,23 @@ impl Lifecycle<'_> {
         Ok(Some(done))
     }
 
-    /// Does something to a workspace that must not be mounted meanwhile: a sandbox that runs would go
-    /// on with the directory that it has.
+    /// Does something to a workspace that must not be mounted meanwhile. Its sandboxes are ended first
+    /// and cannot be made before it is done: one that ran would go on with the old directory.
+    ///
+    /// # Errors
+    /// [`RegistryError::InUse`] if a call is in flight in one of them; nothing is done then.
     pub fn at_rest<T>(&self, workspace: &Path, job: impl FnOnce() -> T) -> Result<T, EnsureError> {
         let is_on_it = |row: &Row| Path::new(&row.workspace_dir) == workspace;
         let mut locks = Vec::new();
         for row in self.registry().list()?.into_iter().filter(is_on_it) {
             locks.push(self.lock(&row.name)?);
-            if let Some(now) = self.registry().get(&row.name)?
-                && self.state_of(&now)? == Some(reuse::State::Running)
-            {
-                let (name, scope) = (row.name, row.scope.as_str().to_owned());
-                return Err(EnsureError::Runs { name, scope });
+            if let Some(now) = self.registry().get(&row.name)? {
+                self.end(&now, InFlight::Respect)?;
             }
         }
-        Ok(job())
+        let done = job();
+        locks.into_iter().for_each(NameLock::retire);
+        Ok(done)
     }
 
     fn lock(&self, name: &str) -> Result<NameLock, EnsureError> {
