@@ -39,7 +39,7 @@ use crate::lifecycle::current::{self, Currents};
 use crate::lifecycle::{Caller, EnsureError, Held, How, Throttle, Wanted};
 use crate::machine;
 use crate::random;
-use crate::registry::{Identity, Kind, NewRow, Row};
+use crate::registry::{Identity, InFlight, Kind, NewRow, Row};
 use crate::workspaces::{self, Ready, Released, WorkspaceError, Workspaces};
 use crate::yard::Yard;
 
@@ -302,6 +302,20 @@ pub fn release_workspace(yard: &Yard, currents: &Currents<'_>, row: &Row) -> Res
         .release(&released, &policy, yard.clock().now().wall)
         .map(drop)
         .map_err(|error| error.to_string())
+}
+
+/// Ends every sandbox that sees `directory`, before another one takes its place: a sandbox that runs would go on
+/// writing into the one that was moved aside.
+///
+/// # Errors
+/// A call is in flight in one of them; it is left alone, and so must the directory be.
+pub fn end_sandboxes_on(yard: &Yard, directory: &Path) -> Result<(), EnsureError> {
+    for row in yard.database.registry().list()? {
+        if Path::new(&row.workspace_dir) == directory {
+            yard.lifecycle().remove(&row, InFlight::Respect)?;
+        }
+    }
+    Ok(())
 }
 
 /// Moves workspaces aside that nobody has used for long, and empties the trash of what is due.
