@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clawpen_os::events::{self, Interest};
-use clawpen_os::process::{Child, ExitStatus, Signal, kill, kill_group};
+use clawpen_os::process::{Child, ExitStatus, Signal, kill, kill_group, pidfd_open};
 use clawpen_os::spawn::{Image, Plan as Start, Session, SpawnError};
 use clawpen_os::tree::descendants_of;
 use clawpen_rules::command::{ChainOperator, Joint, Plan, ProgramFiles, Step};
@@ -31,6 +31,9 @@ use clawpen_rules::command::{ChainOperator, Joint, Plan, ProgramFiles, Step};
 use output::{Collector, Feeder};
 pub use pinned::Stale;
 use pinned::{Opened, Program};
+
+/// How long killed processes are waited for; one stuck in the kernel does not die.
+const LAST_MOMENTS: Duration = Duration::from_secs(5);
 
 /// How far a run may go.
 #[derive(Debug, Clone, Copy)]
@@ -293,10 +296,13 @@ impl Children {
 
 impl Drop for Children {
     fn drop(&mut self) {
+        let mut left: Vec<OwnedFd> = Vec::new();
         for child in &self.0 {
             // Parents are stopped before their children are counted, so that none forks away.
             for signal in [Signal::STOP, Signal::KILL] {
-                for pid in descendants_of(child.pid()).unwrap_or_default() {
+                let tree = descendants_of(child.pid()).unwrap_or_default();
+                left.extend(tree.iter().filter_map(|pid| pidfd_open(*pid).ok()));
+                for pid in tree {
                     let _gone = kill(pid, signal);
                 }
                 // Descendants that lost their parent are still in the group of their leader.
@@ -304,6 +310,12 @@ impl Drop for Children {
             }
             // Reaped already, if it ended by itself.
             let _reaped = child.wait();
+        }
+        // Killed is not yet gone: whoever is told that it is over must not find it at work.
+        let end = Instant::now() + LAST_MOMENTS;
+        for process in left {
+            let rest = end.saturating_duration_since(Instant::now());
+            let _ended = events::poll(&[(process.as_fd(), Interest::Read)], Some(rest));
         }
     }
 }

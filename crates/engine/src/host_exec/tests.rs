@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -130,7 +130,6 @@ fn b21_a_program_that_was_swapped_is_not_started() {
 
 /// The same content check whatever number the new file got.
 fn plan_of_inode(place: &Place, plan: &Plan) -> Stale {
-    use std::os::unix::fs::MetadataExt as _;
     let found = fs::metadata(place.at("tool")).unwrap();
     let pinned = plan.files().next().unwrap();
     if found.ino() == pinned.identity.inode {
@@ -193,7 +192,6 @@ fn b21_a_directory_that_was_swapped_is_not_entered() {
     fs::remove_file(&inner).unwrap();
     fs::create_dir(&inner).unwrap();
     let kept = fs::metadata(&inner).unwrap();
-    use std::os::unix::fs::MetadataExt as _;
     if kept.ino() != plan.directory().unwrap().identity.inode {
         place.refuses(&plan, &Stale::Directory { path: inner });
     }
@@ -243,7 +241,7 @@ fn at_the_end_of_its_time_nothing_of_a_run_is_left() {
         "#!/bin/sh\nsetsid sleep 1000 &\necho $! > one\nsleep 1000 &\necho $! > two\nmv two ready\nwait\n",
     );
     let plan = place.plan("./tool");
-    let limits = Limits { time: Duration::from_millis(700), ..LIMITS };
+    let limits = Limits { time: Duration::from_secs(2), ..LIMITS };
     let finished = run(&plan, &place.programs(), limits).unwrap();
     assert_eq!(finished.end, End::TimedOut);
     for name in ["one", "ready"] {

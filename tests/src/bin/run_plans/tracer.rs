@@ -77,9 +77,9 @@ fn clean(path: &str) -> Result<()> {
     for entry in std::fs::read_dir(path)? {
         let entry = entry?.path();
         if entry.is_dir() {
-            std::fs::remove_dir_all(&entry)?
+            std::fs::remove_dir_all(&entry)?;
         } else {
-            std::fs::remove_file(&entry)?
+            std::fs::remove_file(&entry)?;
         }
     }
     std::fs::write(format!("{path}/a"), "a b\nc d\n")?;
