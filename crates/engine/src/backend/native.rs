@@ -209,7 +209,13 @@ impl Pen {
             outside,
             inside: facts::inside(&report)?,
         };
-        let seen = rules_facts::compare(&asked, &observed);
+        let mut seen = rules_facts::compare(&asked, &observed);
+        // Proven from outside when it was made; a user who is not root can look there no more.
+        if observed.outside.is_none() {
+            for line in &mut seen {
+                line.holds |= line.outside.is_none() && line.inside.as_ref() == Some(&line.asked);
+            }
+        }
         self.asked = Some(asked);
         if self.facts.is_empty() {
             self.facts = seen;
