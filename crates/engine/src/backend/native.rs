@@ -30,7 +30,7 @@ use std::time::Duration;
 use clawpen_os::cgroups::Leaf;
 use clawpen_os::events::{self, Interest};
 use clawpen_os::process::{self, Signal};
-use clawpen_rules::facts::{self as rules_facts, Asked, Line, Mismatch, Observed, Seen};
+use clawpen_rules::facts::{self as rules_facts, Asked, Holds, Line, Mismatch, Observed, Seen};
 use clawpen_rules::native::NativePen;
 use clawpen_rules::native::ids::IdsRefused;
 use clawpen_wire::pen::Lifetime;
@@ -212,8 +212,10 @@ impl Pen {
         let mut seen = rules_facts::compare(&asked, &observed);
         // Proven from outside when it was made; a user who is not root can look there no more.
         if observed.outside.is_none() {
-            for line in &mut seen {
-                line.holds |= line.outside.is_none() && line.inside.as_ref() == Some(&line.asked);
+            for line in seen.iter_mut().filter(|line| line.outside.is_none()) {
+                if line.inside.as_ref() == Some(&line.asked) {
+                    line.holds = Holds::Yes;
+                }
             }
         }
         self.asked = Some(asked);
