@@ -18,9 +18,9 @@ fn processes_of(pen: &Pen) -> usize {
     entries
         .filter(|entry| {
             let link = std::fs::read_link(entry.path().join("ns/pid")).ok();
-            // Who has no program any more has ended and is about to be reaped.
-            let program = program(&entry.path());
-            link.is_some() && link == namespace && program.is_some() && program != ours
+            // One that has ended and only waits to be reaped runs nothing.
+            let runs = program(&entry.path());
+            link.is_some() && link == namespace && runs.is_some() && runs != ours
         })
         .count()
 }
