@@ -244,6 +244,14 @@ fn survivor(directory: &Path, socket: BorrowedFd<'_>) -> Option<Survivor> {
 /// Ends whoever listens at the other end and waits for it. A pen that was not finished was never
 /// written down, so nobody has ever run anything in it.
 fn kill_peer(socket: BorrowedFd<'_>) -> io::Result<()> {
+    match kill_whoever_listens(socket) {
+        // It ended meanwhile.
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        done => done,
+    }
+}
+
+fn kill_whoever_listens(socket: BorrowedFd<'_>) -> io::Result<()> {
     let pidfd = match sockets::peer_pidfd(socket) {
         Ok(pidfd) => pidfd,
         // Before Linux 6.5 there is no such handle, and the number is all there is.
