@@ -3,7 +3,7 @@
 //! Each is really there while the value lives, and open to every user of the host: what keeps an attack
 //! from it is the pen, not its owner's care.
 
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt as _;
@@ -13,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, Result};
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
 use crate::built;
 
@@ -21,6 +22,8 @@ use crate::built;
 pub struct Canaries {
     directory: tempfile::TempDir,
     files: [tempfile::NamedTempFile; 2],
+    /// Handed on to every program that is started: who closes nothing has it.
+    _leaked: File,
     _abstract: UnixListener,
     _socket: UnixListener,
     _port: TcpListener,
@@ -38,6 +41,8 @@ impl Canaries {
         let path = |name: &str| directory.path().join(name).display().to_string();
         std::fs::write(path("secret"), "the host's secret\n")?;
         std::fs::write(path("config"), "{}\n")?;
+        let leaked = File::open(path("secret"))?;
+        fcntl(&leaked, FcntlArg::F_SETFD(FdFlag::empty()))?;
         let files = [open_file("/tmp")?, open_file("/dev/shm")?];
         let number = next_number();
         let name = format!("clawpen-canary-{number}");
@@ -73,6 +78,7 @@ impl Canaries {
         Ok(Self {
             directory,
             files,
+            _leaked: leaked,
             _abstract: abstract_socket,
             _socket: socket,
             _port: port,

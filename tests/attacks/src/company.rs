@@ -99,6 +99,13 @@ pub(crate) fn victim() -> ! {
     wait_to_be_killed()
 }
 
+/// A process that does nothing; its command line is what it is found by. It says when it is there, because a
+/// program that was only just started has no command line yet.
+pub(crate) fn bystander() -> ! {
+    say_ready();
+    wait_to_be_killed()
+}
+
 /// A command that offers whatever crosses badly drawn lines between pens.
 pub(crate) fn neighbour() -> io::Result<()> {
     let name = std::env::var("NEIGHBOUR").map_err(io::Error::other)?;
@@ -152,26 +159,26 @@ fn key() -> usize {
 pub(crate) fn company(name: &str) -> io::Result<u8> {
     let program = std::env::current_exe()?;
     let mut others = Vec::new();
-    let mut start = |role: &str| -> io::Result<()> {
+    let mut start = |words: &[&str]| -> io::Result<u32> {
         let mut other = Command::new(&program);
-        other.arg(role).env("SIBLING_SECRET", SECRET).stdout(Stdio::piped());
+        other.args(words).env("SIBLING_SECRET", SECRET).stdout(Stdio::piped());
         let mut other = other.spawn()?;
         if let Some(output) = other.stdout.take() {
             BufReader::new(output).read_line(&mut String::new())?;
         }
+        let pid = other.id();
         others.push(other);
-        Ok(())
+        Ok(pid)
     };
-    start("victim")?;
+    start(&["victim"])?;
     let mut mechanism = Command::new(&program);
     if crate::system::is_control() {
-        start("neighbour")?;
+        start(&["neighbour"])?;
         // It plays process 1, and the host's process too, which cannot be seen from here.
         let name = std::env::var("CANARY_PROCESS").unwrap_or_else(|_unset| "3600".to_owned());
-        let target = Command::new("sleep").arg(name).spawn()?;
-        mechanism.env("CANARY_PID", target.id().to_string());
-        mechanism.env("HOST_PID", target.id().to_string());
-        others.push(target);
+        let target = start(&["bystander", &name])?.to_string();
+        mechanism.env("CANARY_PID", &target);
+        mechanism.env("HOST_PID", &target);
     }
     let status = mechanism.arg(name).status();
     others.iter_mut().for_each(end);

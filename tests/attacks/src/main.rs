@@ -82,6 +82,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         "victim" => company::victim(),
+        "bystander" => company::bystander(),
         "neighbour" => company::neighbour(),
         "stand-in" => signals::stand_in(),
         "rights" => {
