@@ -18,10 +18,39 @@ pub(crate) struct Living {
     pub(crate) memory: u64,
 }
 
+/// Whatever the kernel still lists under a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) life: Life,
+    pub(crate) start_time: u64,
+    memory: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    Lives,
+    /// Killed, and about to be its own remains: the first process of a pen waits for the others.
+    Ends,
+    /// Dead and not yet reaped.
+    Remains,
+}
+
 /// Looks at a process; `None` if there is none of that number, or only its remains.
 pub(crate) fn look(pid: u32) -> io::Result<Option<Living>> {
+    Ok(listed(pid)?.and_then(|found| match found.life {
+        Life::Lives => Some(Living { start_time: found.start_time, memory: found.memory }),
+        Life::Ends | Life::Remains => None,
+    }))
+}
+
+/// What stands under a number; `None` if nothing does.
+pub(crate) fn listed(pid: u32) -> io::Result<Option<Listed>> {
     match fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(text) => Ok(parse(&text)),
+        Ok(text) => {
+            let nonsense = || io::Error::other(format!("`/proc/{pid}/stat` makes no sense"));
+            parse(&text).map(Some).ok_or_else(nonsense)
+        }
+        // The second: it went between open and read.
         Err(error)
             if error.kind() == io::ErrorKind::NotFound
                 || error.raw_os_error() == Some(libc::ESRCH) =>
@@ -49,21 +78,18 @@ pub(crate) fn memory_of_tree(pid: u32) -> u64 {
 }
 
 /// The name of a process may hold anything, so the fields are counted from its closing bracket.
-fn parse(stat: &str) -> Option<Living> {
+fn parse(stat: &str) -> Option<Listed> {
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
     let is_ending = number(6)? & EXITING != 0;
-    match *fields.first()? {
-        "Z" | "X" | "x" => None,
-        // Killed, and about to be its own remains: the first process of a pen waits for the others.
-        _ if is_ending => None,
-        _ => {
-            let pages = number(21)?;
-            let page = u64::try_from(rustix::param::page_size()).ok()?;
-            Some(Living { start_time: number(19)?, memory: pages.saturating_mul(page) })
-        }
-    }
+    let life = match *fields.first()? {
+        "Z" | "X" | "x" => Life::Remains,
+        _ if is_ending => Life::Ends,
+        _ => Life::Lives,
+    };
+    let page = u64::try_from(rustix::param::page_size()).ok()?;
+    Some(Listed { life, start_time: number(19)?, memory: number(21)?.saturating_mul(page) })
 }
 
 #[cfg(test)]
@@ -99,7 +125,8 @@ mod tests {
         let tail = "S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 100 7 1 1";
         let living = parse(&format!("12 (a) R 9 9 (b)) {tail}")).unwrap();
         let page = u64::try_from(rustix::param::page_size()).unwrap();
-        assert_eq!(living, Living { start_time: 4242, memory: 7 * page });
+        let expected = Listed { life: Life::Lives, start_time: 4242, memory: 7 * page };
+        assert_eq!(living, expected);
         assert_eq!(parse("12 (x) Z 1 1"), None);
         assert_eq!(parse("nonsense"), None);
     }

@@ -20,7 +20,6 @@ mod row;
 mod store;
 
 pub use foreign::{ImportProblem, Imported};
-pub use holder::start_time;
 pub use lease::Use;
 pub use row::{
     DockerIdentity, Foreign, Generation, Holder, Identity, Kind, Lease, LeaseId, Liveness,

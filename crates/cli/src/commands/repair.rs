@@ -36,7 +36,8 @@ pub(crate) fn run(args: &DoctorArgs, output: &Output) -> Result<Outcome, Command
     Ok(if is_sound { Outcome::Done } else { Outcome::Code(exit::ERROR) })
 }
 
-/// What runs and must not be forgotten. Nothing outlives its call yet.
+/// What runs and must not be forgotten: nothing is asked here. Sandboxes that live keep a note beside their
+/// socket, by which the next call writes them down again (`engine/lifecycle/janitor.rs`).
 fn running() -> Vec<Survivor> {
     Vec::new()
 }

@@ -1,7 +1,8 @@
 //! `clawpen sandbox trash`.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use clawpen_engine::clock::{Clock as _, SystemClock};
 use clawpen_engine::config_store;
 use clawpen_engine::workspaces::Workspaces;
 use clawpen_engine::workspaces::trash::{Occupied, Trash, TrashError, TrashId, TrashKind, Trashed};
@@ -60,8 +61,7 @@ pub(crate) fn run(command: &TrashCommand, output: &Output) -> Result<Outcome, Co
 
 /// This moment.
 pub(crate) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    SystemClock.now().wall
 }
 
 fn parse(id: &str) -> Result<TrashId, TrashError> {

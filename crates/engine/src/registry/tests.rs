@@ -10,6 +10,7 @@ use clawpen_rules::timestamp::{Moment, SinceBoot, Timestamp};
 use tempfile::TempDir;
 
 use super::*;
+use crate::process_identity;
 
 struct World {
     state: TempDir,
@@ -188,7 +189,7 @@ fn a_process_is_told_from_another_of_the_same_number() {
     let mut child = std::process::Command::new("true").spawn().unwrap();
     let mut dead = this.clone();
     dead.pid = child.id();
-    dead.start_time = start_time(child.id()).unwrap().unwrap();
+    dead.start_time = process_identity::listed(child.id()).unwrap().unwrap().start_time;
     child.wait().unwrap();
     assert_eq!(dead.liveness(), Liveness::Dead);
 }
