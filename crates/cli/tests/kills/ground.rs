@@ -146,9 +146,13 @@ impl Ground {
     pub(crate) fn kill_pens(&self) {
         let pens = self.pens();
         assert!(!pens.is_empty(), "there is no pen to kill");
-        for pid in pens {
-            signal("KILL", pid);
+        for pid in &pens {
+            signal("KILL", *pid);
         }
+        // A process on its way out is still seen by whoever looks too soon.
+        eventually("the end of the pens", || {
+            self.pens().iter().all(|pid| !pens.contains(pid)).then_some(())
+        });
     }
 
     /// First processes of pens that were started from here.
