@@ -100,12 +100,6 @@ impl Engines {
         Ok(made)
     }
 
-    /// Starts a pen maker ahead of its order, unless one waits already. Where it cannot be started the
-    /// order will say why.
-    pub fn expect_native(&self) {
-        self.keep_ready(1);
-    }
-
     /// Sees to it that `count` pen makers wait. For doors that live long; a maker that is never used costs
     /// its memory, and ends with this value.
     pub fn keep_ready(&self, count: usize) {

@@ -6,6 +6,9 @@
 use std::fs;
 use std::io;
 
+/// The kernel's flag of a process that is on its way out.
+const EXITING: u64 = 0x4;
+
 /// A living process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Living {
@@ -52,8 +55,11 @@ fn parse(stat: &str) -> Option<Living> {
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    let is_ending = number(6)? & EXITING != 0;
     match *fields.first()? {
         "Z" | "X" | "x" => None,
+        // Killed, and about to be its own remains: the first process of a pen waits for the others.
+        _ if is_ending => None,
         _ => {
             let pages = number(21)?;
             let page = u64::try_from(rustix::param::page_size()).ok()?;

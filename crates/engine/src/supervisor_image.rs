@@ -162,7 +162,15 @@ fn hear_one(from: BorrowedFd<'_>, deadline: Instant) -> Result<Heard, StartPenEr
         return if left.is_zero() { Err(StartPenError::TooSlow) } else { hear_one(from, deadline) };
     }
     let mut buffer = [0_u8; MESSAGE];
-    let message = sockets::receive(from, &mut buffer, 1).map_err(StartPenError::Prepare)?;
+    let message = match sockets::receive(from, &mut buffer, 1) {
+        // The kernel tells first, and once, that the maker ended with its order unread; what it said before
+        // that is still there.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+            sockets::receive(from, &mut buffer, 1)
+        }
+        received => received,
+    }
+    .map_err(StartPenError::Prepare)?;
     match buffer.get(..message.bytes).and_then(<[u8]>::split_first) {
         Some((b'M', number)) => {
             let number = number.first_chunk().copied().map(i32::from_le_bytes);

@@ -88,6 +88,7 @@ impl Confinement {
         let mut limits = plan.rlimits.iter().map(limit).collect::<Result<Vec<_>, _>>()?;
         leave_room_for_signals(&mut limits)?;
         take_no_cores(&mut limits)?;
+        leave_room_for_descriptors(&mut limits)?;
         let landlock = if faults::is_off("landlock") { None } else { ruleset(&plan.landlock)? };
         let seccomp = Program::from_bytes(&plan.seccomp).step("read the seccomp program")?;
         Ok(Self { limits, landlock, seccomp })
@@ -113,13 +114,14 @@ impl Confinement {
     /// Puts the limit of processes on the caller, a shim: what counts is the limit of the one who forks. With
     /// it a full pen starts no command more, and says so.
     fn limit_processes(&self) -> io::Result<()> {
+        self.process_limit().map_or(Ok(()), |limit| rlimits::set(Resource::Processes, limit))
+    }
+
+    /// The one limit that shims have too.
+    pub(crate) fn process_limit(&self) -> Option<Limit> {
         let is_that = |(resource, _): &&(Resource, Limit)| *resource == Resource::Processes;
-        match self.limits.iter().find(is_that) {
-            Some((resource, limit)) if !faults::is_off("rlimits") => {
-                rlimits::set(*resource, *limit)
-            }
-            Some(_) | None => Ok(()),
-        }
+        let found = self.limits.iter().find(is_that).map(|(_, limit)| *limit);
+        found.filter(|_| !faults::is_off("rlimits"))
     }
 
     /// The start of `prepared` by a shim that is confined already.
@@ -168,12 +170,26 @@ fn leave_room_for_signals(limits: &mut Vec<(Resource, Limit)>) -> Result<(), Fai
     Ok(())
 }
 
+/// Commands may open half of what process 1 and its shims may, which take all they can get: descriptors on their
+/// way through sockets are counted per user, against the limit of whoever sends. If commands had the same limit
+/// as the shims, one could fill it, and no shim could hand anything over any more, in no pen of that user. A plan
+/// that names the limit has its way.
+fn leave_room_for_descriptors(limits: &mut Vec<(Resource, Limit)>) -> Result<(), Failure> {
+    let Limit { soft, hard } = rlimits::get(Resource::OpenFiles).step("read a limit")?;
+    let is_named = limits.iter().any(|(resource, _)| *resource == Resource::OpenFiles);
+    let Some(half) = hard.map(|hard| hard / 2).filter(|_| !is_named) else { return Ok(()) };
+    rlimits::set(Resource::OpenFiles, Limit { soft: hard, hard }).step("raise a limit")?;
+    let soft = Some(soft.map_or(half, |soft| soft.min(half)));
+    limits.push((Resource::OpenFiles, Limit { soft, hard: Some(half) }));
+    Ok(())
+}
+
 /// One byte: no core file can be written, and unlike zero it also keeps the kernel from starting a program
 /// of the host, as its root, that takes one. A plan that names the limit has its way.
 fn take_no_cores(limits: &mut Vec<(Resource, Limit)>) -> Result<(), Failure> {
     let own = rlimits::get(Resource::Core).step("read a limit")?.hard;
     let is_named = limits.iter().any(|(resource, _)| *resource == Resource::Core);
-    if !is_named && own.is_none_or(|own| own >= 1) {
+    if !is_named && own.is_none_or(|own| own >= 1) && !faults::is_off("limit:4") {
         limits.push((Resource::Core, Limit { soft: Some(1), hard: Some(1) }));
     }
     Ok(())

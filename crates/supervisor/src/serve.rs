@@ -6,7 +6,8 @@
 //!
 //! Nothing here blocks: streams and sockets return at once, files are opened so that a pipe in disguise
 //! cannot hold us, and long file work is a job that is taken up again in every turn. Forks happen in
-//! [`run`] alone, where the shim can drop the whole server and so holds none of its descriptors.
+//! `standby.rs` alone, called by [`run`], where the shim can drop the whole server and so holds none of its
+//! descriptors.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -14,28 +15,27 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use clawpen_os::events::{self, Epoll, Event, Interest, Origin, SignalFd};
-use clawpen_os::namespaces::Namespaces;
-use clawpen_os::process::{self, Child, Forked, Pid, Signal};
+use clawpen_os::process::{Child, Pid, Signal};
 use clawpen_os::sockets;
 use clawpen_wire::pen::{Lifetime, ServePlan};
 use clawpen_wire::supervisor::{CONTROL, ErrorCode, ProcessId};
 
-use crate::confine::{Confinement, Executable, Prepared};
+use crate::confine::{Confinement, Prepared};
 use crate::exec;
 use crate::faults;
 use crate::files::Files;
 use crate::processes::{Command, Owner, Tree};
 use crate::reap;
 use crate::report::{Failure, Step as _};
-use crate::shim::orders;
-use crate::shim::{self, Task};
 
 mod commands;
 pub(crate) mod connection;
 mod requests;
+mod standby;
 pub(crate) mod watch;
 
 use connection::{Channel, Connection};
+use standby::Ahead;
 use watch::{ConnectionId, Token, Watched};
 
 /// Hosts that may be connected at once.
@@ -59,8 +59,8 @@ pub(crate) struct Server {
     connections: BTreeMap<ConnectionId, Connection>,
     commands: BTreeMap<ProcessId, Command>,
     starts: VecDeque<(ProcessId, Prepared)>,
-    /// A shim without a command yet.
-    standby: Option<Standby>,
+    /// The shim without a command yet.
+    ahead: Ahead,
     /// Shims that have said their last word and are about to end.
     retiring: Vec<Child>,
     next_connection: ConnectionId,
@@ -107,7 +107,7 @@ impl Server {
             connections: BTreeMap::new(),
             commands: BTreeMap::new(),
             starts: VecDeque::new(),
-            standby: None,
+            ahead: Ahead::default(),
             retiring: Vec::new(),
             next_connection: 1,
             next_process: 1,
@@ -127,39 +127,21 @@ impl Server {
     }
 }
 
-/// A shim that waits for its command, and our end of the socket between us.
-#[derive(Debug)]
-struct Standby {
-    shim: Child,
-    status: OwnedFd,
-}
-
 /// Serves until the pen ends.
 pub(crate) fn run(mut server: Server) -> Result<(), Failure> {
     let mut happened = Vec::new();
     loop {
-        while let Some((id, prepared)) = server.starts.pop_front() {
-            if matches!(prepared.program, Executable::Observer(_)) {
-                if server.standby.is_none() {
-                    server = stand_by(server);
-                }
-                server.observe_by_standby(id, &prepared);
-                continue;
-            }
-            let Some(prepared) = server.give_to_standby(id, prepared) else { continue };
-            let forked;
-            (server, forked) = fork_shim(server, Task::Run(Box::new(prepared)));
-            match forked {
-                Ok(Standby { shim, status }) => server.is_starting(id, shim, status),
-                Err(error) => server.cannot_start(id, &error),
-            }
-        }
+        server = standby::start_what_waits(server);
         server.flush();
         if server.over {
             return Ok(());
         }
+        if !server.starts.is_empty() {
+            // Sending has made room, and with it requests were taken up that had waited.
+            continue;
+        }
         if server.wants_standby() {
-            server = stand_by(server);
+            server = standby::stand_by(server);
         }
         server.epoll.wait(&mut happened, server.patience()).step("wait for something to do")?;
         for event in &happened {
@@ -167,67 +149,6 @@ pub(crate) fn run(mut server: Server) -> Result<(), Failure> {
         }
         server.do_what_is_due();
         server.work();
-    }
-}
-
-/// Makes a shim ahead. At the limit of processes there is none; the next command is told so if that lasts.
-fn stand_by(server: Server) -> Server {
-    let (mut server, forked) = fork_shim(server, Task::StandBy);
-    server.standby = forked.ok();
-    server
-}
-
-/// The only fork of process 1. It takes the server and gives it back, because the shim must drop it.
-fn fork_shim(server: Server, task: Task) -> (Server, io::Result<Standby>) {
-    let (ours, theirs) = match sockets::pair(sockets::Kind::Messages) {
-        Ok(pair) => pair,
-        Err(error) => return (server, Err(error)),
-    };
-    match process::clone3(Namespaces::NONE, None) {
-        Ok(Forked::Child) => {
-            let confinement = server.into_shim();
-            drop(ours);
-            shim::run(task, &confinement, theirs)
-        }
-        Ok(Forked::Parent(shim)) => (server, Ok(Standby { shim, status: ours })),
-        Err(error) => (server, Err(error)),
-    }
-}
-
-impl Server {
-    /// Whether a shim should be made ahead. Not between the start of a command and the word that it runs:
-    /// that moment belongs to the command.
-    fn wants_standby(&self) -> bool {
-        let is_starting = |command: &Command| command.shim.is_some() && command.pid == 0;
-        self.standby.is_none() && !self.commands.values().any(is_starting)
-    }
-
-    /// Has the shim that stands by show what its commands are held by.
-    fn observe_by_standby(&mut self, id: ProcessId, prepared: &Prepared) {
-        let told = self.standby.as_ref().and_then(|standby| {
-            let message = orders::write(prepared)?;
-            let _ = standby.shim.signal(Signal::CONT);
-            orders::give(standby.status.as_fd(), &message, prepared).ok()
-        });
-        match told {
-            Some(()) => self.is_observing(id),
-            None => self.cannot_start(id, &io::ErrorKind::WouldBlock.into()),
-        }
-    }
-
-    /// Hands a command to the shim that stands by; gives it back if there is none, or none that lives.
-    fn give_to_standby(&mut self, id: ProcessId, prepared: Prepared) -> Option<Prepared> {
-        let Some(message) = orders::write(&prepared) else { return Some(prepared) };
-        let Some(Standby { shim, status }) = self.standby.take() else { return Some(prepared) };
-        // It has the user of the commands, and an earlier one may have stopped it. One that is killed
-        // while it waits is noticed here.
-        let _ = shim.signal(Signal::CONT);
-        if orders::give(status.as_fd(), &message, &prepared).is_err() {
-            let _ = shim.signal(Signal::KILL);
-            return Some(prepared);
-        }
-        self.is_starting(id, shim, status);
-        None
     }
 }
 
@@ -287,13 +208,10 @@ impl Server {
     }
 
     fn reap(&mut self) {
-        let mut shims = Vec::new();
-        reap::reap(|pid| shims.push(pid));
-        for pid in shims {
-            if self.standby.as_ref().is_some_and(|standby| standby.shim.pid() == pid) {
-                self.standby = None;
-            }
-            self.retiring.retain(|shim| shim.pid() != pid);
+        let mut ended = Vec::new();
+        reap::reap(|pid| ended.push(pid));
+        for &pid in &ended {
+            self.ahead.has_ended(pid);
             let id = self
                 .commands
                 .values()
@@ -301,7 +219,8 @@ impl Server {
                 .map(|command| command.id);
             if let Some(id) = id {
                 self.hear(id);
-                if let Some(command) = self.commands.get_mut(&id) {
+                let is_its = |command: &&mut Command| shim_is(command, pid);
+                if let Some(command) = self.commands.get_mut(&id).filter(is_its) {
                     command.shim_ended();
                     if command.pid == 0 {
                         // Killed before it could say a word. The command may have run, so the host
@@ -311,26 +230,37 @@ impl Server {
                 }
             }
         }
-        let orphaned =
-            |command: &Command| command.gone == Some(Tree::Orphans) && command.is_running();
-        if self.commands.values().any(orphaned) {
-            let mut shims: Vec<Pid> = self.retiring.iter().map(Child::pid).collect();
-            shims.extend(self.standby.as_ref().map(|standby| standby.shim.pid()));
-            let commands = &self.commands;
-            let is_shim = |pid| {
-                shims.contains(&pid) || commands.values().any(|command| shim_is(command, pid))
-            };
-            if reap::kill_orphans(is_shim) {
-                for command in self.commands.values_mut().filter(|command| orphaned(command)) {
-                    command.gone = Some(Tree::Gone);
-                }
-            }
-        }
+        // After the last words were heard: they may have made shims retire that are reaped already, and whose
+        // numbers others may have from now on.
+        self.retiring.retain(|shim| !ended.contains(&shim.pid()));
+        reap::wake(|pid| self.is_shim(pid));
+        self.kill_orphans();
         let ended = |command: &&Command| command.shim.is_none() && command.gone == Some(Tree::Gone);
         let ended: Vec<_> =
             self.commands.values().filter(ended).map(|command| command.id).collect();
         for id in ended {
             self.drain(id);
+        }
+    }
+
+    fn is_shim(&self, pid: Pid) -> bool {
+        self.ahead.pid() == Some(pid)
+            || self.retiring.iter().any(|shim| shim.pid() == pid)
+            || self.commands.values().any(|command| shim_is(command, pid))
+    }
+
+    /// Kills what has lost its shim, if a shim was lost.
+    fn kill_orphans(&mut self) {
+        let orphaned =
+            |command: &Command| command.gone == Some(Tree::Orphans) && command.is_running();
+        if !self.ahead.strays && !self.commands.values().any(orphaned) {
+            return;
+        }
+        if reap::kill_orphans(|pid| self.is_shim(pid)) {
+            self.ahead.strays = false;
+            for command in self.commands.values_mut().filter(|command| orphaned(command)) {
+                command.gone = Some(Tree::Gone);
+            }
         }
     }
 
@@ -356,14 +286,22 @@ impl Server {
         if self.nobody_came.is_some_and(|when| when <= now) {
             self.over = true;
         }
+        let mut observers = Vec::new();
         for command in self.commands.values_mut() {
             if let Some((_, due)) = command.due.filter(|(when, _)| *when <= now) {
-                if matches!(command.owner, Owner::Observer { .. }) {
-                    // A command may have stopped it. It goes with its shim, and its pipe with it.
-                    self.standby.take().map(|standby| standby.shim.signal(Signal::KILL));
-                }
                 command.come_due(due);
+                if matches!(command.owner, Owner::Observer { .. }) {
+                    observers.push(command.id);
+                }
             }
+        }
+        if !observers.is_empty() {
+            // Its shim waits for it, of no use to anyone.
+            self.ahead.give_up();
+            self.kill_orphans();
+        }
+        for id in observers {
+            self.give_observer_up(id);
         }
     }
 

@@ -31,7 +31,7 @@ use std::time::Duration;
 use clawpen_os::cgroups::Leaf;
 use clawpen_os::events::{self, Interest};
 use clawpen_os::process::{self, Signal};
-use clawpen_rules::facts::{self as rules_facts, Asked, Line, Mismatch, Observed, Seen};
+use clawpen_rules::facts::{self as rules_facts, Asked, Holds, Line, Mismatch, Observed, Seen};
 use clawpen_rules::native::NativePen;
 use clawpen_rules::native::ids::IdsRefused;
 use clawpen_wire::pen::Lifetime;
@@ -210,7 +210,15 @@ impl Pen {
             outside,
             inside: facts::inside(&report)?,
         };
-        let seen = rules_facts::compare(&asked, &observed);
+        let mut seen = rules_facts::compare(&asked, &observed);
+        // Proven from outside when it was made; a user who is not root can look there no more.
+        if observed.outside.is_none() {
+            for line in seen.iter_mut().filter(|line| line.outside.is_none()) {
+                if line.inside.as_ref() == Some(&line.asked) {
+                    line.holds = Holds::Yes;
+                }
+            }
+        }
         self.asked = Some(asked);
         if self.facts.is_empty() {
             self.facts = seen;

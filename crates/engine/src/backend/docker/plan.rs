@@ -65,17 +65,20 @@ pub(super) fn bytes(
 }
 
 /// The engine has set the configured ones on the first process, and every command inherits them. The
-/// supervisor takes core files away unless it is told otherwise, so that one is said again.
+/// supervisor lowers those of core files and descriptors unless it is told otherwise, so these are said again.
 fn rlimits(spec: &ContainerSpec) -> Result<Vec<ResourceLimit>, DockerFailure> {
     let limits = EngineLimits::read(spec.limits()).map_err(DockerFailure::Limit)?;
-    let core = limits.ulimits.iter().filter(|limit| limit.name == RlimitKind::Core.as_str());
-    // The engine's word for "no limit" is -1, the plan's is the largest number.
-    let limit = |limit: &EngineUlimit| ResourceLimit {
-        resource: u32::from(RlimitKind::Core.number()),
-        soft: u64::try_from(limit.soft).unwrap_or(u64::MAX),
-        hard: u64::try_from(limit.hard).unwrap_or(u64::MAX),
+    let said = |limit: &EngineUlimit| {
+        let kinds = [RlimitKind::Core, RlimitKind::OpenFiles];
+        let kind = kinds.into_iter().find(|kind| kind.as_str() == limit.name)?;
+        // The engine's word for "no limit" is -1, the plan's is the largest number.
+        Some(ResourceLimit {
+            resource: u32::from(kind.number()),
+            soft: u64::try_from(limit.soft).unwrap_or(u64::MAX),
+            hard: u64::try_from(limit.hard).unwrap_or(u64::MAX),
+        })
     };
-    Ok(core.map(limit).collect())
+    Ok(limits.ulimits.iter().filter_map(said).collect())
 }
 
 /// The same places as the mounts, so that a mount that came out wider opens nothing.

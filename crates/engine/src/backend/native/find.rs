@@ -249,18 +249,22 @@ fn survivor(directory: &Path, socket: BorrowedFd<'_>) -> Option<Survivor> {
 /// Ends whoever listens at the other end and waits for it. A pen that was not finished was never
 /// written down, so nobody has ever run anything in it.
 fn kill_peer(socket: BorrowedFd<'_>) -> io::Result<()> {
-    // Before Linux 6.5 there is no such handle, and the number is all there is.
-    let handle = sockets::peer_pidfd(socket).or_else(|_older| {
-        let elsewhere = || io::Error::other("it belongs to another machine or container");
-        process::pidfd_open(Pid::new(sockets::peer(socket)?.pid).ok_or_else(elsewhere)?)
-    });
-    let killed = handle.and_then(|pidfd| {
-        process::pidfd_signal(pidfd.as_fd(), Signal::KILL)?;
-        events::poll(&[(pidfd.as_fd(), Interest::Read)], Some(TEARDOWN)).map(drop)
-    });
-    match killed {
-        // It has ended by itself, as it does when its maker is gone.
+    match kill_whoever_listens(socket) {
+        // It ended meanwhile.
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
-        other => other,
+        done => done,
     }
+}
+
+fn kill_whoever_listens(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let pidfd = match sockets::peer_pidfd(socket) {
+        Ok(pidfd) => pidfd,
+        // Before Linux 6.5 there is no such handle, and the number is all there is.
+        Err(_) => match Pid::new(sockets::peer(socket)?.pid) {
+            Some(pid) => process::pidfd_open(pid)?,
+            None => return Err(io::Error::other("it belongs to another machine or container")),
+        },
+    };
+    process::pidfd_signal(pidfd.as_fd(), Signal::KILL)?;
+    events::poll(&[(pidfd.as_fd(), Interest::Read)], Some(TEARDOWN)).map(drop)
 }
