@@ -61,12 +61,14 @@ pub(crate) fn listed(pid: u32) -> io::Result<Option<Listed>> {
     }
 }
 
-/// Bytes of memory that all processes below `pid` hold, it included.
-pub(crate) fn memory_of_tree(pid: u32) -> u64 {
+/// Bytes of memory that all processes below `pid` hold, it included; `living` is what is known of it
+/// already.
+pub(crate) fn memory_of_tree(pid: u32, living: Option<Living>) -> u64 {
     let mut open = vec![pid];
     let mut sum = 0_u64;
+    let mut known = living;
     while let Some(pid) = open.pop() {
-        if let Ok(Some(living)) = look(pid) {
+        if let Some(living) = known.take().or_else(|| look(pid).ok().flatten()) {
             sum = sum.saturating_add(living.memory);
         }
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
@@ -101,7 +103,7 @@ mod tests {
         let me = std::process::id();
         let first = look(me).unwrap().unwrap();
         assert_eq!(look(me).unwrap().unwrap().start_time, first.start_time);
-        assert!(first.memory > 0 && memory_of_tree(me) >= first.memory / 2);
+        assert!(first.memory > 0 && memory_of_tree(me, None) >= first.memory / 2);
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let there = look(child.id()).unwrap();
         assert!(there.is_none_or(|child| child.start_time >= first.start_time));

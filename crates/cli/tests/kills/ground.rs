@@ -78,10 +78,8 @@ impl Ground {
     pub(crate) fn stop_at(&self, point: &str, args: &[&str]) -> Stopped {
         let mut command = self.command(&format!("stop:{point}"), args);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let stat = format!("/proc/{}/stat", child.id());
         eventually(&format!("the stop at {point}"), || {
-            let text = fs::read_to_string(&stat).unwrap_or_default();
-            let state = text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+            let state = state(child.id());
             assert_ne!(state, Some('Z'), "it ended before {point}");
             (state == Some('T')).then_some(())
         });
@@ -146,9 +144,11 @@ impl Ground {
     pub(crate) fn kill_pens(&self) {
         let pens = self.pens();
         assert!(!pens.is_empty(), "there is no pen to kill");
-        for pid in pens {
-            signal("KILL", pid);
+        for pid in &pens {
+            signal("KILL", *pid);
         }
+        // A process on its way out has given up its memory long before it is gone.
+        eventually("the end of the pens", || pens.iter().all(|pid| has_ended(*pid)).then_some(()));
     }
 
     /// First processes of pens that were started from here.
@@ -198,6 +198,15 @@ impl Stopped {
 pub(crate) fn signal(name: &str, pid: u32) {
     let sent = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status().unwrap();
     assert!(sent.success() || !Path::new(&format!("/proc/{pid}")).exists(), "{name} to {pid}");
+}
+
+fn state(pid: u32) -> Option<char> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
+}
+
+fn has_ended(pid: u32) -> bool {
+    matches!(state(pid), None | Some('Z' | 'X'))
 }
 
 /// Waits until `look` gives something.

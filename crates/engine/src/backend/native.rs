@@ -18,6 +18,7 @@ mod run_directory;
 mod start;
 pub(crate) mod switches;
 
+pub(crate) use find::look;
 pub use find::{FindError, Found, Survivor, Swept, about, lives, sweep};
 
 pub(crate) use plan::{helpers, subordinate};

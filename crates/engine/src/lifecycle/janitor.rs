@@ -18,6 +18,7 @@ use super::lock::NameLock;
 use super::{EnsureError, Lifecycle};
 use crate::backend::docker::Sight;
 use crate::backend::{docker_home, native};
+use crate::process_identity::Living;
 use crate::registry::{Holder, Identity, Row, State};
 
 /// What was found and put right.
@@ -31,6 +32,23 @@ pub struct Recovered {
     pub survivors: usize,
     /// What could not be put right.
     pub problems: Vec<String>,
+    /// The rows that are left, and of each pen that lives what its first process told: a listing need
+    /// not ask again.
+    pub(super) left: Vec<(Row, Option<Living>)>,
+}
+
+/// Whether a row says what is so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Right,
+    Wrong,
+}
+
+/// A row beside what is found of it.
+#[derive(Debug, Clone, Copy)]
+struct Looked {
+    verdict: Verdict,
+    living: Option<Living>,
 }
 
 impl Lifecycle<'_> {
@@ -39,28 +57,40 @@ impl Lifecycle<'_> {
         let mut found = Recovered::default();
         self.registry().sweep(Holder::liveness)?;
         for row in self.registry().list()? {
-            match self.recover_row(&row) {
-                Ok(true) => found.rows.push(row.name),
-                Ok(false) => {}
-                Err(error) => found.problems.push(chain(&error)),
+            let looked = self.look_at(&row);
+            match looked.verdict {
+                Verdict::Right => found.left.push((row, looked.living)),
+                Verdict::Wrong => match self.recover_row(&row) {
+                    Ok(true) => found.rows.push(row.name),
+                    Ok(false) => found.left.push((row, None)),
+                    Err(error) => {
+                        found.problems.push(chain(&error));
+                        found.left.push((row, None));
+                    }
+                },
             }
         }
         self.sweep_native(&mut found)?;
         self.sweep_docker(&mut found)?;
+        if !found.rows.is_empty() || found.survivors > 0 {
+            // Others may have been at work too; what is told must be what is written.
+            let rows = self.registry().list()?.into_iter();
+            found.left = rows.map(|row| (row, None)).collect();
+        }
         Ok(found)
     }
 
-    /// Whether a row was wrong and is gone now.
+    /// Whether a row that looked wrong is gone now.
     fn recover_row(&self, row: &Row) -> Result<bool, EnsureError> {
-        if !self.is_wrong(row) {
-            return Ok(false);
-        }
         let lock = NameLock::take(self.state_dir, &row.name)
             .map_err(|cause| EnsureError::Lock { name: row.name.clone(), cause })?;
         let Some(lock) = lock else { return Ok(false) };
         // Again, now that nobody can change it.
         match self.registry().get(&row.name)? {
-            Some(now) if now.generation == row.generation && self.is_wrong(&now) => {
+            Some(now)
+                if now.generation == row.generation
+                    && self.look_at(&now).verdict == Verdict::Wrong =>
+            {
                 self.take_down(&now)?;
             }
             Some(_) | None => return Ok(false),
@@ -69,21 +99,25 @@ impl Lifecycle<'_> {
         Ok(true)
     }
 
-    fn is_wrong(&self, row: &Row) -> bool {
-        match row.state {
-            State::Creating | State::Removing => true,
-            State::Ready => match &row.identity {
-                None => true,
-                Some(Identity::Native(identity)) => native::lives(identity).is_ok_and(|it| !it),
-                // A container that is gone; one that stopped is not, and neither is one whose
-                // engine is silent.
-                Some(Identity::Docker(identity)) => {
-                    let socket = Path::new(&identity.endpoint);
-                    let engine = self.engines.docker_at(socket, self.state_dir);
-                    let seen = engine.and_then(|engine| engine.look(&identity.container_id));
-                    matches!(seen, Ok(Sight::Absent))
-                }
+    fn look_at(&self, row: &Row) -> Looked {
+        let right = |living| Looked { verdict: Verdict::Right, living };
+        let wrong = Looked { verdict: Verdict::Wrong, living: None };
+        match (row.state, &row.identity) {
+            (State::Creating | State::Removing, _) | (State::Ready, None) => wrong,
+            (State::Ready, Some(Identity::Native(identity))) => match native::look(identity) {
+                Ok(Some(living)) => right(Some(living)),
+                Ok(None) => wrong,
+                // A doubt removes nothing.
+                Err(_) => right(None),
             },
+            // A container that is gone; one that stopped is not, and neither is one whose engine is
+            // silent.
+            (State::Ready, Some(Identity::Docker(identity))) => {
+                let socket = Path::new(&identity.endpoint);
+                let engine = self.engines.docker_at(socket, self.state_dir);
+                let seen = engine.and_then(|engine| engine.look(&identity.container_id));
+                if matches!(seen, Ok(Sight::Absent)) { wrong } else { right(None) }
+            }
         }
     }
 
@@ -93,7 +127,7 @@ impl Lifecycle<'_> {
             Identity::Docker(_) => None,
         };
         let known: BTreeSet<PathBuf> =
-            self.registry().list()?.iter().filter_map(directory).collect();
+            found.left.iter().filter_map(|(row, _)| directory(row)).collect();
         let is_known = |path: &Path| {
             let rows = self.registry().list();
             // A doubt never removes anything.

@@ -10,7 +10,7 @@ use super::janitor::chain;
 use super::{EnsureError, Lifecycle, Recovered};
 use crate::backend::docker::Sight;
 use crate::backend::{docker, docker_home};
-use crate::process_identity;
+use crate::process_identity::{self, Living};
 use crate::registry::{Foreign, Identity, Kind, Liveness, Row, State};
 
 /// Everything that is listed.
@@ -61,15 +61,16 @@ pub enum Condition {
 impl Lifecycle<'_> {
     /// Lists the sandboxes of one kind, after putting right what can be.
     pub fn list(&self, kind: Kind, currents: &Currents<'_>) -> Result<Listing, EnsureError> {
-        let recovered = self.recover()?;
+        let mut recovered = self.recover()?;
+        let rows = std::mem::take(&mut recovered.left);
         let mut problems = recovered.problems.clone();
         let imported = self.registry().import(Path::new(self.state_dir))?;
         problems.extend(imported.problems.iter().map(|problem| chain(problem)));
         let leases = self.registry().all_leases()?;
         let now = self.clock.now();
         let mut sandboxes = Vec::new();
-        for row in self.registry().list()?.into_iter().filter(|row| row.kind == kind) {
-            let (condition, memory) = self.condition(&row);
+        for (row, living) in rows.into_iter().filter(|(row, _)| row.kind == kind) {
+            let (condition, memory) = self.condition(&row, living);
             let is_alive = |lease: &&crate::registry::Lease| {
                 lease.name == row.name && lease.holder.liveness() != Liveness::Dead
             };
@@ -97,12 +98,16 @@ impl Lifecycle<'_> {
         Ok(Listing { sandboxes, recovered, problems })
     }
 
-    fn condition(&self, row: &Row) -> (Condition, Option<u64>) {
+    fn condition(&self, row: &Row, living: Option<Living>) -> (Condition, Option<u64>) {
         match row.state {
             State::Ready => {}
             State::Creating | State::Removing => return (Condition::Changing(row.state), None),
         }
-        let condition = match self.state_of(row) {
+        let state = match living {
+            Some(_) => Ok(Some(Running::Running)),
+            None => self.state_of(row),
+        };
+        let condition = match state {
             Ok(Some(Running::Running)) => Condition::Running,
             Ok(Some(Running::Stopped)) => Condition::Stopped,
             Ok(None) => Condition::Gone,
@@ -115,7 +120,8 @@ impl Lifecycle<'_> {
             }
             _ => None,
         };
-        (condition, first_process.map(process_identity::memory_of_tree))
+        let memory = first_process.map(|pid| process_identity::memory_of_tree(pid, living));
+        (condition, memory)
     }
 
     fn condition_of_foreign(&self, foreign: &Foreign) -> Condition {

@@ -260,7 +260,8 @@ fn many_quick_commands_leave_nothing_in_process_1() {
     }
     wait_until_alone(&pen);
     let started = Instant::now();
-    while open(&pen) != before {
+    // What the first command needed may still be open when we begin to count.
+    while open(&pen) > before {
         assert!(started.elapsed() < PATIENCE, "{} instead of {before} are open", open(&pen));
         pen.host.call(Request::Ping, |event| assert_eq!(*event, Event::Done));
     }

@@ -22,7 +22,7 @@ use super::run_directory::{self, ABOUT, RunDirectory, SOCKET};
 use super::{Directory, Pen, Running, TEARDOWN, plan};
 use crate::channel::{CallError, Channel, ConnectError};
 use crate::clock;
-use crate::process_identity;
+use crate::process_identity::{self, Living};
 use crate::registry::NativeIdentity;
 
 /// Between a killed process's last answer and its end.
@@ -85,11 +85,16 @@ fn first_process(identity: &NativeIdentity) -> io::Result<Option<OwnedFd>> {
 
 /// Whether the pen lives, without a word to it.
 pub fn lives(identity: &NativeIdentity) -> io::Result<bool> {
+    Ok(look(identity)?.is_some())
+}
+
+/// The pen's first process, if it lives.
+pub(crate) fn look(identity: &NativeIdentity) -> io::Result<Option<Living>> {
     if clock::boot_id()? != identity.boot_id {
-        return Ok(false);
+        return Ok(None);
     }
     let living = process_identity::look(identity.pid)?;
-    Ok(living.is_some_and(|living| living.start_time == identity.start_time))
+    Ok(living.filter(|living| living.start_time == identity.start_time))
 }
 
 impl Pen {
