@@ -7,16 +7,19 @@ pub(crate) mod doctor;
 pub(crate) mod exec;
 pub(crate) mod explain;
 pub(crate) mod fs;
+pub(crate) mod image;
 pub(crate) mod live;
 pub(crate) mod manual;
 pub(crate) mod why;
 pub(crate) mod why_command;
 
 use clawpen_engine::approvals_file::ChangeError;
+use clawpen_engine::backend::docker::DockerFailure;
 use clawpen_engine::call::OpenError;
 use clawpen_engine::channel::CallError;
 use clawpen_engine::config_store::StoreError;
 use clawpen_engine::explain::QuestionError;
+use clawpen_engine::images::{BuildError, ExportError, RecipeError};
 use clawpen_engine::transfer::TransferError;
 
 use clawpen_rules::approval::file::FileRefused;
@@ -43,6 +46,18 @@ pub(crate) enum CommandError {
         #[source]
         cause: CallError,
     },
+    #[error(transparent)]
+    Engine(#[from] DockerFailure),
+    #[error("cannot make the image `{image}`")]
+    Image {
+        image: String,
+        #[source]
+        cause: BuildError,
+    },
+    #[error(transparent)]
+    Recipe(#[from] RecipeError),
+    #[error(transparent)]
+    Export(#[from] ExportError),
     #[error(transparent)]
     Transfer(#[from] TransferError),
     #[error("the approvals file cannot be used")]

@@ -60,6 +60,7 @@ fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
         Command::Exec(args) => Ok(commands::exec::run(&args, output)),
         Command::Shell(args) => Ok(commands::exec::shell(&args, output)),
         Command::Fs(command) => commands::fs::run(command, output),
+        Command::Image(command) => commands::image::run(&command, output),
         Command::Doctor(args) => commands::doctor::run(&args, output),
         Command::Bench(args) => commands::bench::run(&args, output),
         Command::Sandbox(SandboxCommand::Explain(args)) => commands::explain::run(&args, output),

@@ -24,6 +24,7 @@ use clawpen_rules::explain::Explanation;
 use clawpen_rules::native::{self as native_rules, KeyRefused, Offer};
 use clawpen_wire::pen::Lifetime;
 
+use crate::backend::docker::DockerFailure;
 use crate::backend::native::Requirement;
 use crate::backend::{self, Engines, Plan, Sandbox};
 use crate::config_store::Store;
@@ -63,6 +64,22 @@ pub enum OpenError {
     },
     #[error(transparent)]
     Start(#[from] backend::StartError),
+}
+
+impl OpenError {
+    /// The image that is not there, if that is all there is to it.
+    pub fn missing_image(&self) -> Option<&str> {
+        match self {
+            Self::Start(backend::StartError::Docker(error)) => match &error.cause {
+                DockerFailure::ImageMissing { image, .. } => Some(image),
+                _ => None,
+            },
+            Self::Start(backend::StartError::Native(_))
+            | Self::Question(_)
+            | Self::Refused(_)
+            | Self::Workspace { .. } => None,
+        }
+    }
 }
 
 /// Decides on the sandbox of a session.
@@ -141,6 +158,11 @@ impl Prepared {
         let name = self.explanation.runtime.name.as_str();
         let place = backend::Place { name, state_dir: &self.state_dir };
         Ok(engines.start(&self.plan, place, lifetime)?)
+    }
+
+    /// Where we keep things.
+    pub fn state_dir(&self) -> &str {
+        &self.state_dir
     }
 
     /// Judges variables that come with one command.

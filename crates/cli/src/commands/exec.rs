@@ -13,13 +13,14 @@ use clawpen_engine::backend::{Engines, Sandbox};
 use clawpen_engine::call::{self, Prepared, Target};
 use clawpen_engine::channel::{CallError, Captured, Command};
 use clawpen_engine::config_store;
+use clawpen_engine::images::Kind;
 use clawpen_engine::terminal::{self, RawMode, Source, Streams, Tty};
 use clawpen_wire::pen::Lifetime;
 use clawpen_wire::supervisor::{End, EnvVar, ErrorCode, Exited, StdinMode};
 use serde_json::json;
 
 use super::CommandError;
-use crate::args::{ExecArgs, ShellArgs, TargetArgs};
+use crate::args::{ExecArgs, OnMissingImage, ShellArgs, TargetArgs};
 use crate::exit::{self, Outcome};
 use crate::output::{Output, safe};
 
@@ -39,6 +40,7 @@ pub(crate) fn run(args: &ExecArgs, output: &Output) -> Outcome {
         timeout: args.timeout,
         input,
         terminal: if args.tty { Wants::Input } else { Wants::Nothing },
+        on_missing: args.build.on_missing(),
     };
     let done = if args.json {
         as_json(&job, &args.target, output)
@@ -59,6 +61,7 @@ pub(crate) fn shell(args: &ShellArgs, output: &Output) -> Outcome {
         timeout: None,
         input: Wants::Input,
         terminal: if is_terminal { Wants::Input } else { Wants::Nothing },
+        on_missing: args.build.on_missing(),
     };
     in_sandbox(&job, &args.target, output).unwrap_or_else(|error| failed(&error, output))
 }
@@ -71,6 +74,7 @@ struct Job<'a> {
     timeout: Option<f64>,
     input: Wants,
     terminal: Wants,
+    on_missing: OnMissingImage,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -149,10 +153,27 @@ fn in_sandbox(
     let prepared = prepare(target, output)?;
     let command = command(job, &prepared, output)?;
     let engines = Engines::default();
-    let mut sandbox = prepared.open(&engines, Lifetime::UntilDisconnect)?;
+    let mut sandbox = open(job, &prepared, &engines, output)?;
     let ended = attended(job, &command, &mut sandbox);
     finish(sandbox, output);
     outcome(ended, &command, output)
+}
+
+/// Makes the sandbox; with `--build` its image first, if that is missing.
+fn open(
+    job: &Job<'_>,
+    prepared: &Prepared,
+    engines: &Engines,
+    output: &Output,
+) -> Result<Sandbox, CommandError> {
+    let opened = prepared.open(engines, Lifetime::UntilDisconnect);
+    let missing = match (&opened, job.on_missing) {
+        (Err(error), OnMissingImage::Build) => error.missing_image().and_then(Kind::of_image),
+        (Ok(_), _) | (Err(_), OnMissingImage::Fail) => None,
+    };
+    let Some(kind) = missing else { return Ok(opened?) };
+    super::image::make_missing(kind, prepared.state_dir(), output)?;
+    Ok(prepared.open(engines, Lifetime::UntilDisconnect)?)
 }
 
 /// Runs the command with our streams; the terminal is as it was when this returns, however it does.
@@ -238,7 +259,7 @@ fn as_json(job: &Job<'_>, target: &TargetArgs, output: &Output) -> Result<Outcom
         captured = captured.with_input(input);
     }
     let engines = Engines::default();
-    let mut sandbox = prepared.open(&engines, Lifetime::UntilDisconnect)?;
+    let mut sandbox = open(job, &prepared, &engines, output)?;
     let ended = sandbox.channel().and_then(|channel| channel.exec(&command, &mut captured));
     let backend = sandbox.backend().as_str();
     finish(sandbox, output);

@@ -1,4 +1,4 @@
-//! Sandboxes that are containers of a Docker engine on this machine.
+//! Sandboxes that are containers of a Docker or Podman engine on this machine.
 //!
 //! Takes a checked [`ContainerSpec`]; gives a [`Pen`]: a running container that is exactly that,
 //! with our supervisor as its first process, whose facts hold. There is no other way in: nothing
@@ -14,7 +14,8 @@
 //! container may be.
 
 mod cgroup;
-mod engine;
+mod endpoint;
+pub(crate) mod engine;
 mod failure;
 mod inspection;
 mod meeting;
@@ -32,18 +33,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ImageInspect};
-use clawpen_rules::container::ContainerSpec;
+use clawpen_rules::container::{ContainerSpec, Network};
 use clawpen_wire::pen::Lifetime;
 use sha2::{Digest as _, Sha256};
 
-pub use self::engine::locate;
+pub use self::endpoint::{Endpoint, TlsFiles, locate};
 pub use self::failure::{Action, DockerFailure};
 pub use self::inspection::Difference;
 pub use self::pen::{Pen, StartError};
 
 use self::engine::Engine;
 use self::meeting::{Life, MeetingPlace, Met, Watch};
-use self::request::{OurMounts, Stay};
+use self::request::{Around, OurMounts, Stay};
 use self::user::UserFiles;
 
 /// From the end of the engine's start to a supervisor that serves.
@@ -79,15 +80,19 @@ enum AtTheEnd {
 }
 
 impl DockerBackend {
-    /// Connects to the engine at `socket`. What containers need is kept below `home`, a directory of
+    /// Connects to an engine. What containers need is kept below `home`, a directory of
     /// ours; `supervisor` is the binary that becomes their first process.
     pub fn connect(
-        socket: &Path,
+        endpoint: &Endpoint,
         home: &Path,
         supervisor: &'static [u8],
     ) -> Result<Self, DockerFailure> {
-        let engine = Arc::new(Engine::connect(socket)?);
+        let engine = Arc::new(Engine::connect(endpoint)?);
         Ok(Self { engine, home: home.to_owned(), supervisor })
+    }
+
+    fn make(&self) -> engine::Make {
+        self.engine.about().make
     }
 
     /// Makes and starts a container and waits for its supervisor. On failure nothing is left.
@@ -101,16 +106,22 @@ impl DockerBackend {
         self.check_abilities(spec)?;
         let supervisor = self.supervisor_file()?;
         let place = MeetingPlace::make(&self.home.join("run"))?;
-        let ours = OurMounts { supervisor: &supervisor, meeting_place: &place.inside() };
-        let stay = match lifetime {
-            Lifetime::UntilDisconnect => Stay::Removed,
-            Lifetime::Persistent => Stay::Kept,
+        let inside = place.inside();
+        let around = Around {
+            ours: OurMounts { supervisor: &supervisor, meeting_place: &inside },
+            stay: match lifetime {
+                Lifetime::UntilDisconnect => Stay::Removed,
+                Lifetime::Persistent => Stay::Kept,
+            },
+            engine: self.engine.about(),
+            network: self.network(spec)?,
         };
-        let mut asked = request::build(spec, &image, ours, stay)?;
+        let mut asked = request::build(spec, &image, &around)?;
         let labels = asked.labels.get_or_insert_default();
         labels.insert(RUN_LABEL.to_owned(), place.id().to_owned());
         let watch = place.watch()?;
-        let id = self.engine.create(spec.identity().name.as_str(), asked.clone())?;
+        let created = self.engine.create(spec.identity().name.as_str(), asked.clone());
+        let id = created.map_err(|failure| sees(failure, &inside))?;
         // From here on the value removes the container, whatever happens.
         let mut container = Container {
             engine: Arc::clone(&self.engine),
@@ -123,7 +134,8 @@ impl DockerBackend {
         };
         container.user = container.find_user(spec, &image)?;
         container.place.lay_out(&plan::bytes(spec, &image, container.user, lifetime)?)?;
-        container.start(&asked, image.id.as_deref().unwrap_or_default())?;
+        let started = container.start(&asked, image.id.as_deref().unwrap_or_default());
+        started.map_err(|failure| sees(failure, &inside))?;
         let stream = container.meet(&watch)?;
         Ok((container, stream))
     }
@@ -151,6 +163,30 @@ impl DockerBackend {
             inspection,
             at_the_end: AtTheEnd::Leave,
         }))
+    }
+
+    /// What the engine is told of the network. A name is looked up first: it may lead to the host's
+    /// own network, and a joined container may be replaced by another one of its name.
+    fn network(&self, spec: &ContainerSpec) -> Result<String, DockerFailure> {
+        Ok(match spec.network() {
+            Network::None => "none".to_owned(),
+            Network::EngineDefault => "default".to_owned(),
+            Network::Named(name) if name == "bridge" => name.clone(),
+            Network::Named(name) => {
+                let found = self.engine.network(name)?;
+                if found.driver.as_deref() == Some("host") {
+                    return Err(DockerFailure::HostNetwork { name: name.clone() });
+                }
+                name.clone()
+            }
+            Network::Joined(name) => match self.engine.inspect(name) {
+                Ok(found) => format!("container:{}", found.id.unwrap_or_else(|| name.clone())),
+                Err(DockerFailure::Refused { status: 404, .. }) => {
+                    return Err(DockerFailure::NoSuchContainer { name: name.clone() });
+                }
+                Err(failure) => return Err(failure),
+            },
+        })
     }
 
     /// An engine without `AppArmor` takes a profile's name and does nothing with it.
@@ -240,7 +276,7 @@ impl Container {
         spec: &ContainerSpec,
         image: &ImageInspect,
     ) -> Result<(u32, u32), DockerFailure> {
-        let name = request::user(spec, image);
+        let name = request::user(spec, image, self.engine.about()).name;
         let text = |path| -> Result<String, DockerFailure> {
             let file = self.engine.file(&self.id, path)?.unwrap_or_default();
             Ok(String::from_utf8_lossy(&file).into_owned())
@@ -258,7 +294,8 @@ impl Container {
     fn start(&mut self, asked: &ContainerCreateBody, image: &str) -> Result<(), DockerFailure> {
         self.engine.start(&self.id)?;
         self.inspection = self.look()?.ok_or_else(|| self.ended(None))?;
-        let differences = inspection::differences(asked, image, &self.inspection);
+        let differences =
+            inspection::differences(asked, image, &self.inspection, self.engine.about().make);
         if !differences.is_empty() {
             return Err(DockerFailure::Differs(differences));
         }
@@ -317,13 +354,33 @@ fn first_process(inspection: &ContainerInspectResponse) -> Option<u32> {
     u32::try_from(pid).ok().filter(|pid| *pid > 0)
 }
 
-/// The supervisor is a program of this machine's kind.
-fn check_kind(spec: &ContainerSpec, image: &ImageInspect) -> Result<(), DockerFailure> {
-    let ours = match std::env::consts::ARCH {
+/// An engine that does not find our own directory is not on this machine, or is not ours to use.
+fn sees(failure: DockerFailure, inside: &Path) -> DockerFailure {
+    match failure {
+        DockerFailure::Refused { message, .. }
+            if message.contains(&*inside.to_string_lossy())
+                && ["does not exist", "no such file", "permission denied"]
+                    .iter()
+                    .any(|words| message.to_ascii_lowercase().contains(words)) =>
+        {
+            DockerFailure::Elsewhere { path: inside.to_owned() }
+        }
+        other => other,
+    }
+}
+
+/// This machine's kind, as engines write it.
+pub(crate) fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
-    };
+    }
+}
+
+/// The supervisor is a program of this machine's kind.
+fn check_kind(spec: &ContainerSpec, image: &ImageInspect) -> Result<(), DockerFailure> {
+    let ours = architecture();
     let os = image.os.as_deref().unwrap_or("linux");
     let architecture = image.architecture.as_deref().unwrap_or(ours);
     if os == "linux" && architecture == ours {

@@ -19,6 +19,7 @@ use clawpen_rules::posix;
 use clawpen_wire::pen::Lifetime;
 use clawpen_wire::supervisor::End;
 
+use super::engine::Make;
 use super::failure::DockerFailure;
 use super::request::SUPERVISOR;
 use super::{Container, DockerBackend, cgroup};
@@ -27,6 +28,9 @@ use crate::facts::{self, ObserveError};
 
 /// The namespaces that a container has of its own. A user namespace is the engine's to give.
 const NAMESPACES: [&str; 6] = ["pid", "mnt", "net", "ipc", "uts", "cgroup"];
+/// Podman is asked for a cgroup namespace too, and gives one only where cgroups have version 2. Without
+/// it the names of groups are seen, and no more: they cannot be written.
+const NAMESPACES_OF_PODMAN: [&str; 5] = ["pid", "mnt", "net", "ipc", "uts"];
 /// The setup command may install things.
 const SETUP_PATIENCE: Duration = Duration::from_secs(10 * 60);
 /// What is shown of a failed setup command.
@@ -117,7 +121,13 @@ fn start(
         outside,
         inside: facts::inside(&report)?,
     };
-    let asked = asked(spec, container.user)?;
+    let asked = Asked {
+        namespaces: match engine.make() {
+            Make::Docker => NAMESPACES.to_vec(),
+            Make::Podman => NAMESPACES_OF_PODMAN.to_vec(),
+        },
+        ..asked(spec, container.user)?
+    };
     let facts = rules_facts::decide(&asked, &observed).map_err(DockerFailure::Facts)?;
     channel.seal().map_err(DockerFailure::Report)?;
     if let Some(script) = spec.setup() {
