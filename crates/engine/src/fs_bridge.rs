@@ -9,7 +9,7 @@
 //! the last moment, opens nothing. Nothing here touches a file of the host.
 
 use clawpen_rules::host_files::HostFiles;
-use clawpen_rules::mounts::MountTable;
+use clawpen_rules::mounts::{Mount, MountTable, Seen};
 use clawpen_rules::paths::{self, Escape, EscapeReason, Location, Query, open};
 use clawpen_rules::posix;
 use clawpen_wire::supervisor::{
@@ -152,12 +152,10 @@ impl<F: HostFiles> Bridge<'_, F> {
         let seen = self.channel.stat(place(&source), Links::Report);
         let seen = seen.map_err(|cause| self.failed(Action::Rename, from, &source, cause))?;
         self.make_parent(to, &target)?;
-        let moved = self.channel.rename(place(&source), place(&target), OnExisting::Replace);
-        let moved = match moved {
-            Err(cause) if is(&cause, ErrorCode::CrossDevice) => {
-                self.move_across(&source, &target, seen.metadata.kind)
-            }
-            moved => moved,
+        let moved = if self.mount(&source) == self.mount(&target) {
+            self.channel.rename(place(&source), place(&target), OnExisting::Replace)
+        } else {
+            self.move_across(&source, &target, seen.metadata.kind)
         };
         moved.map_err(|cause| self.failed(Action::Rename, from, &source, cause))
     }
@@ -200,6 +198,13 @@ impl<F: HostFiles> Bridge<'_, F> {
             return Ok(found);
         }
         Err(BridgeError::ReadOnly { action, path: found.container_path })
+    }
+
+    fn mount(&self, found: &Location) -> Option<&Mount> {
+        match self.table.at(&found.container_path) {
+            Seen::Mounted(mount, _) => Some(mount),
+            Seen::Memory | Seen::Image => None,
+        }
     }
 
     fn is_mount(&self, found: &Location) -> bool {

@@ -87,8 +87,8 @@ fn where_the_image_below_is_there_its_dockerfile_is_run() -> Result<()> {
 #[test]
 fn a_missing_image_is_a_problem_with_its_remedy() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
-    let checked = images(&place)?.check("browser")?;
+    let checked = images(&place)?.check("clawpen-test-nowhere:1")?;
     assert_eq!(checked.image, None);
-    assert!(checked.problems[0].contains("clawpen image build browser"), "{checked:?}");
+    assert!(checked.problems[0].contains("docker pull clawpen-test-nowhere:1"), "{checked:?}");
     Ok(())
 }

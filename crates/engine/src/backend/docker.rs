@@ -44,7 +44,7 @@ pub use self::pen::{Pen, StartError};
 
 use self::engine::Engine;
 use self::meeting::{Life, MeetingPlace, Met, Watch};
-use self::request::{Around, OurMounts, Stay};
+use self::request::{Around, Labels, OurMounts, Stay};
 use self::user::UserFiles;
 
 /// From the end of the engine's start to a supervisor that serves.
@@ -115,6 +115,7 @@ impl DockerBackend {
             },
             engine: self.engine.about(),
             network: self.network(spec)?,
+            labels: Labels::of_this_machine(),
         };
         let mut asked = request::build(spec, &image, &around)?;
         let labels = asked.labels.get_or_insert_default();

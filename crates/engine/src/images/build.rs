@@ -177,8 +177,8 @@ impl Images {
             arguments: recipe.parameters(),
             labels: &labels(recipe, Method::Dockerfile),
         };
-        let built = self.engine.build(build, &mut |line| log.line(line));
-        built.map_err(|failure| {
+        let done = self.engine.build(build, &mut |line| log.line(line));
+        done.map_err(|failure| {
             log.line(&failure.to_string());
             log.failed("build the image by its Dockerfile")
         })
@@ -292,4 +292,25 @@ fn answers(host: &str) -> bool {
         let _late = sender.send(reached);
     });
     receiver.recv_timeout(REACHED_WITHIN * 2).unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_that_cannot_be_had_is_named_with_its_switch() {
+        let part = |name, parameter| Part { name, parameter, host: "nowhere.invalid" };
+        let parts = [part("bun", "INSTALL_BUN"), part("brew", "INSTALL_BREW")];
+        // Through a proxy nothing is known ahead.
+        if std::env::var_os("https_proxy").is_some() || std::env::var_os("HTTPS_PROXY").is_some() {
+            assert!(check_parts(&parts).is_ok());
+            return;
+        }
+        let said = check_parts(&parts).unwrap_err().to_string();
+        for word in ["`bun`", "INSTALL_BUN=0", "`brew`", "INSTALL_BREW=0", "--offline"] {
+            assert!(said.contains(word), "{said}");
+        }
+        assert!(check_parts(&[]).is_ok());
+    }
 }

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -93,7 +94,6 @@ fn through_tar(
     }
     result?;
     // An image's root is open to all; a directory that was just made may not be.
-    use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755))
 }
 

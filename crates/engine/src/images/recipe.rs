@@ -137,13 +137,11 @@ impl Recipe {
 
     /// Sets one parameter.
     pub fn with(mut self, name: &str, value: &str) -> Result<Self, RecipeError> {
-        match self.parameters.iter_mut().find(|(known, _)| known == name) {
-            Some((_, known)) => value.clone_into(known),
-            None => {
-                let known = self.parameters.into_iter().map(|(name, _)| name).collect();
-                return Err(RecipeError { kind: self.kind, name: name.to_owned(), known });
-            }
-        }
+        let Some((_, known)) = self.parameters.iter_mut().find(|(known, _)| known == name) else {
+            let known = self.parameters.into_iter().map(|(name, _)| name).collect();
+            return Err(RecipeError { kind: self.kind, name: name.to_owned(), known });
+        };
+        value.clone_into(known);
         Ok(self)
     }
 
@@ -337,6 +335,7 @@ mod tests {
         assert_eq!(
             config_lines(Kind::Base),
             [
+                "USER root",
                 "ARG PACKAGES=\"bash ca-certificates curl git jq python3 ripgrep\"",
                 "USER sandbox",
                 "WORKDIR /home/sandbox",

@@ -267,7 +267,8 @@ fn done(input: &Value) -> Result<Value, Value> {
         },
         "writeFile" => {
             let path = place.walk(&tree, &Last::Followed)?;
-            let mut changes = parents(&tree, &path, args["mkdir"] == false, &place)?;
+            let above = if args["mkdir"] == false { Above::Required } else { Above::Made };
+            let mut changes = parents(&tree, &path, above, &place)?;
             if matches!(tree.entry(&path), Some(Entry::Directory)) {
                 return Err(place.error());
             }
@@ -279,7 +280,7 @@ fn done(input: &Value) -> Result<Value, Value> {
             if matches!(tree.entry(&path), Some(Entry::File(_) | Entry::Shared(_))) {
                 return Err(place.error());
             }
-            let changes = parents(&tree, &format!("{path}/x"), false, &place)?;
+            let changes = parents(&tree, &format!("{path}/x"), Above::Made, &place)?;
             Ok(json!({ "ok": true, "hostChanges": changes }))
         }
         "remove" => removed(&tree, &place, args),
@@ -287,22 +288,28 @@ fn done(input: &Value) -> Result<Value, Value> {
     }
 }
 
+/// What to do about directories that are missing above a path.
+#[derive(Clone, Copy)]
+enum Above {
+    Made,
+    Required,
+}
+
 /// The directories above a path that have to be made.
 fn parents(
     tree: &Tree,
     path: &str,
-    must_exist: bool,
+    above: Above,
     place: &Place,
 ) -> Result<Map<String, Value>, Value> {
     let mut made = Map::new();
-    let mut above = path;
-    while let Some((parent, _)) = above.rsplit_once('/') {
-        above = parent;
-        match tree.entry(above) {
-            Some(Entry::Directory) => break,
-            None if must_exist => return Err(place.error()),
-            None => drop(made.insert(format!("{above}/"), "dir".into())),
-            Some(_) => return Err(place.error()),
+    let mut left = path;
+    while let Some((parent, _)) = left.rsplit_once('/') {
+        left = parent;
+        match (tree.entry(left), above) {
+            (Some(Entry::Directory), _) => break,
+            (None, Above::Made) => drop(made.insert(format!("{left}/"), "dir".into())),
+            (None, Above::Required) | (Some(_), _) => return Err(place.error()),
         }
     }
     Ok(made)
@@ -336,7 +343,7 @@ fn renamed(tree: &Tree, place: &Place, input: &Value) -> Result<Value, Value> {
         return Err(place.error());
     }
     let to = target.walk(tree, &Last::Kept)?;
-    let mut changes = parents(tree, &to, false, &target)?;
+    let mut changes = parents(tree, &to, Above::Made, &target)?;
     for (path, entry) in held {
         let rest = inside(&from, &path).unwrap_or_default();
         changes.insert(shown(&path, &entry), Value::Null);

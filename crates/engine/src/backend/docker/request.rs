@@ -49,6 +49,21 @@ pub(super) struct Around<'a> {
     pub engine: &'a About,
     /// As the engine is told.
     pub network: String,
+    pub labels: Labels,
+}
+
+/// Whether files need a label before a container may open them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Labels {
+    None,
+    /// `SELinux` is at work on this machine.
+    Selinux,
+}
+
+impl Labels {
+    pub(super) fn of_this_machine() -> Self {
+        if Path::new("/sys/fs/selinux/enforce").exists() { Self::Selinux } else { Self::None }
+    }
 }
 
 /// Who runs in a container, and the user namespace that makes him the right one outside.
@@ -141,7 +156,7 @@ pub(super) fn build(
 fn host_config(spec: &ContainerSpec, around: &Around<'_>) -> Result<HostConfig, DockerFailure> {
     let EngineLimits { pids, memory, memory_swap, nano_cpus, gpus, ulimits } =
         EngineLimits::read(spec.limits()).map_err(DockerFailure::Limit)?;
-    let (mounts, binds) = mounts(spec, around.ours);
+    let (mounts, binds) = mounts(spec, around);
     let ulimits = ulimits.into_iter().chain(rlimits(around.engine, spec));
     let ulimits = ulimits.map(|limit| ResourcesUlimits {
         name: Some(limit.name),
@@ -253,15 +268,24 @@ fn device_request(gpus: Gpus) -> DeviceRequest {
 }
 
 /// Mounts, and those that only the older list of binds can express.
-fn mounts(spec: &ContainerSpec, ours: OurMounts<'_>) -> (Vec<Mount>, Vec<String>) {
+fn mounts(spec: &ContainerSpec, around: &Around<'_>) -> (Vec<Mount>, Vec<String>) {
     let host = |path: &Path| path.to_string_lossy().into_owned();
-    let mut mounts = vec![
-        mount(&host(ours.supervisor), SUPERVISOR, Access::ReadOnly),
-        mount(&host(ours.meeting_place), MEETING_PLACE, Access::ReadWrite),
-    ];
+    let (supervisor, meeting_place) =
+        (host(around.ours.supervisor), host(around.ours.meeting_place));
+    let (mut mounts, mut binds) = (Vec::new(), Vec::new());
+    match around.labels {
+        Labels::None => {
+            mounts.push(mount(&supervisor, SUPERVISOR, Access::ReadOnly));
+            mounts.push(mount(&meeting_place, MEETING_PLACE, Access::ReadWrite));
+        }
+        // The supervisor is every container's, the meeting place is one's alone.
+        Labels::Selinux => {
+            binds.push(format!("{supervisor}:{SUPERVISOR}:ro,z,rprivate"));
+            binds.push(format!("{meeting_place}:{MEETING_PLACE}:rw,Z,rprivate"));
+        }
+    }
     let of_layout = spec.mounts().iter();
     mounts.extend(of_layout.map(|own| mount(&own.source, &own.target, own.access)));
-    let mut binds = Vec::new();
     for bind in spec.binds() {
         match label(bind) {
             None => mounts.push(mount(bind.real_source(), bind.target(), bind.access())),

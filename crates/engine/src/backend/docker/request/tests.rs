@@ -67,7 +67,8 @@ fn request(docker: &str, engine: &About) -> Result<Value, DockerFailure> {
         clawpen_rules::container::Network::Named(name) => name.clone(),
         clawpen_rules::container::Network::Joined(name) => format!("container:{name}"),
     };
-    let around = Around { ours: ours(), stay: Stay::Kept, engine, network };
+    let labels = Labels::None;
+    let around = Around { ours: ours(), stay: Stay::Kept, engine, network, labels };
     Ok(serde_json::to_value(build(&spec, &image(), &around)?).unwrap())
 }
 
@@ -88,6 +89,26 @@ fn an_engine_without_root_still_writes_as_the_owner() {
     // Somebody else was asked for by name, and is what he is.
     let body = request("{user: '7:7'}", &engine(Make::Podman, Owner::User)).unwrap();
     assert_eq!((&body["User"], &body["HostConfig"]["UsernsMode"]), (&json!("7:7"), &Value::Null));
+}
+
+#[test]
+fn under_selinux_our_own_files_are_labelled_for_the_container() {
+    let around = Around {
+        ours: ours(),
+        stay: Stay::Kept,
+        engine: &engine(Make::Docker, Owner::Root),
+        network: "none".to_owned(),
+        labels: Labels::Selinux,
+    };
+    let (mounts, binds) = mounts(&spec("{}"), &around);
+    assert_eq!(mounts.len(), 1);
+    assert_eq!(
+        binds,
+        [
+            "/state/supervisor/1:/.clawpen/supervisor:ro,z,rprivate",
+            "/state/run/1/inside:/.clawpen/run:rw,Z,rprivate",
+        ]
+    );
 }
 
 #[test]
