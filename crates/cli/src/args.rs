@@ -216,7 +216,7 @@ pub(crate) struct ImageBuildArgs {
     /// Which one
     #[arg(value_parser = ["base", "common", "browser"])]
     pub kind: String,
-    /// Set a parameter of its Dockerfile, such as INSTALL_BREW=0 or PACKAGES="git nodejs"
+    /// Set a parameter of its Dockerfile, such as `INSTALL_BREW=0` or `PACKAGES="git nodejs"`
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
     /// Leave out what Debian does not bring (node, pnpm, bun, brew)

@@ -131,7 +131,8 @@ impl Images {
     pub fn list(&self) -> Result<Vec<Image>, DockerFailure> {
         let mut found = Vec::new();
         for summary in self.engine.images()? {
-            for tag in &summary.repo_tags {
+            // What lost its name to a newer one has none to show.
+            for tag in summary.repo_tags.iter().filter(|tag| !tag.starts_with("<none>")) {
                 let name = short(tag);
                 let label = |label: &str| summary.labels.get(label).map(String::as_str);
                 let is_known = Kind::of_image(&name).is_some();
@@ -250,8 +251,8 @@ mod tests {
         assert_eq!(state(Some(Kind::Base), None, None), State::Foreign);
         assert_eq!(state(None, Some(&current), None), State::Foreign);
         let changed = Recipe::plain(Kind::Base).with("PACKAGES", "git jq").unwrap();
-        let (hash, changes) = (changed.hash(), changed.changes().join(";"));
-        assert_eq!(state(Some(Kind::Base), Some(&hash), Some(&changes)), State::Current);
+        let (hash, written) = (changed.hash(), changed.changes().join(";"));
+        assert_eq!(state(Some(Kind::Base), Some(&hash), Some(&written)), State::Current);
         assert_eq!(state(Some(Kind::Base), Some(&hash), Some("PACKAGES=git")), State::Other);
     }
 

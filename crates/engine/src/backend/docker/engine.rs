@@ -109,7 +109,13 @@ impl Engine {
             owner: Owner::Root,
         };
         let mut engine = Self { api, runtime, about };
-        if is_somebodys(endpoint) && engine.is_rootless()? {
+        let is_rootless = match (is_somebodys(endpoint), engine.about.make, endpoint) {
+            (false, ..) => false,
+            // Podman does not say it; whose socket it is does.
+            (true, Make::Podman, Endpoint::Unix(_)) => true,
+            (true, ..) => engine.is_rootless()?,
+        };
+        if is_rootless {
             engine.about.owner = Owner::User;
         }
         Ok(engine)

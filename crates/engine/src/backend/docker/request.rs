@@ -205,7 +205,7 @@ fn host_config(spec: &ContainerSpec, around: &Around<'_>) -> Result<HostConfig, 
     })
 }
 
-/// Podman raises two limits to a million unless told, and fails where that is more than this machine
+/// Podman, as root, raises two limits to a million unless told, and fails where that is more than this machine
 /// gives. What we have ourselves is what a container gets.
 fn rlimits(engine: &About, spec: &ContainerSpec) -> Vec<EngineUlimit> {
     use rustix::process::{Resource, getrlimit};
@@ -218,9 +218,9 @@ fn rlimits(engine: &About, spec: &ContainerSpec) -> Vec<EngineUlimit> {
         let most = most.unwrap_or(-1);
         EngineUlimit { name: name.to_owned(), soft: most, hard: most }
     };
-    match engine.make {
-        Make::Docker => Vec::new(),
-        Make::Podman => {
+    match (engine.make, engine.owner) {
+        (Make::Docker, _) | (Make::Podman, Owner::User) => Vec::new(),
+        (Make::Podman, Owner::Root) => {
             let nproc = own(Resource::Nproc).into_iter().chain(processes).min();
             let both = [("nofile", own(Resource::Nofile)), ("nproc", nproc)];
             both.into_iter().filter(|(name, _)| missing(name)).map(limit).collect()

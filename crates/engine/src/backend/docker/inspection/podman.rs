@@ -59,6 +59,11 @@ pub(super) fn translate_host(asked: &Map<String, Value>, observed: &mut Map<Stri
             copy(asked, observed, field);
         }
     }
+    // A user namespace of its own; whose numbers it keeps is seen by who the first process is.
+    let mode = |host: &Map<String, Value>| host.get("UsernsMode").cloned();
+    if mode(asked) == Some(json!("keep-id")) && mode(observed) == Some(json!("private")) {
+        copy(asked, observed, "UsernsMode");
+    }
     // The kernel's figure follows from the other one.
     if observed.get("NanoCpus") == asked.get("NanoCpus") && asked.contains_key("NanoCpus") {
         observed.remove("CpuQuota");
