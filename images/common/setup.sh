@@ -29,7 +29,7 @@ if [ -n "$missing" ]; then
     rm -rf /var/lib/apt/lists/*
 fi
 
-registry="${NPM_CONFIG_REGISTRY:-https://registry.npmjs.org/}"
+registry="${NPM_CONFIG_REGISTRY:-$(npm config get registry 2>/dev/null || true)}"
 [ "${INSTALL_NODE:-0}" = 1 ] && reach node https://nodejs.org/dist/index.json INSTALL_NODE
 [ "${INSTALL_PNPM:-1}" = 1 ] && reach pnpm "$registry" INSTALL_PNPM
 [ "${INSTALL_BUN:-1}" = 1 ] && reach bun https://bun.sh/install INSTALL_BUN

@@ -96,7 +96,7 @@ pub(super) struct Part {
 /// The parts of the common image, in the order of its script.
 const PARTS: [Part; 4] = [
     Part { name: "node", parameter: "INSTALL_NODE", host: "nodejs.org" },
-    Part { name: "pnpm", parameter: "INSTALL_PNPM", host: "registry.npmjs.org" },
+    Part { name: "pnpm", parameter: "INSTALL_PNPM", host: "npmjs.com" },
     Part { name: "bun", parameter: "INSTALL_BUN", host: "bun.sh" },
     Part { name: "brew", parameter: "INSTALL_BREW", host: "github.com" },
 ];
