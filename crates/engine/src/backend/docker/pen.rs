@@ -21,6 +21,7 @@ use clawpen_rules::posix;
 use clawpen_wire::pen::Lifetime;
 use clawpen_wire::supervisor::End;
 
+use super::engine::Make;
 use super::failure::DockerFailure;
 use super::find::{self, Restarted};
 use super::request::SUPERVISOR;
@@ -33,6 +34,9 @@ use crate::registry::DockerIdentity;
 
 /// The namespaces that a container has of its own. A user namespace is the engine's to give.
 const NAMESPACES: [&str; 6] = ["pid", "mnt", "net", "ipc", "uts", "cgroup"];
+/// Podman is asked for a cgroup namespace too, and gives one only where cgroups have version 2. Without
+/// it the names of groups are seen, and no more: they cannot be written.
+const NAMESPACES_OF_PODMAN: [&str; 5] = ["pid", "mnt", "net", "ipc", "uts"];
 /// The setup command may install things.
 const SETUP_PATIENCE: Duration = Duration::from_secs(10 * 60);
 /// What is shown of a failed setup command.
@@ -150,7 +154,7 @@ impl Pen {
             outside: outside(pid)?,
             inside: facts::inside(&report)?,
         };
-        self.facts = rules_facts::compare(&asked(spec, user)?, &observed);
+        self.facts = rules_facts::compare(&asked(spec, user, engine.maker())?, &observed);
         Ok(self.facts.clone())
     }
 
@@ -234,7 +238,7 @@ fn prove(
         outside,
         inside: facts::inside(&report)?,
     };
-    let asked = asked(spec, container.user)?;
+    let asked = asked(spec, container.user, engine.maker())?;
     let mut facts = rules_facts::decide(&asked, &observed).map_err(DockerFailure::Facts)?;
     faults::reached("docker.proven");
     match lifetime {
@@ -274,7 +278,11 @@ fn outside(pid: u32) -> Result<Option<Outside>, DockerFailure> {
 }
 
 /// The facts that a spec asks for.
-fn asked(spec: &ContainerSpec, (uid, gid): (u32, u32)) -> Result<Asked, DockerFailure> {
+fn asked(
+    spec: &ContainerSpec,
+    (uid, gid): (u32, u32),
+    maker: Make,
+) -> Result<Asked, DockerFailure> {
     let limits = EngineLimits::read(spec.limits()).map_err(DockerFailure::Limit)?;
     let positive = |number: Option<i64>| {
         number.and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0)
@@ -284,7 +292,10 @@ fn asked(spec: &ContainerSpec, (uid, gid): (u32, u32)) -> Result<Asked, DockerFa
         user: PenUser { uid, gid },
         groups: GroupsAsked::Given,
         ids: None,
-        namespaces: NAMESPACES.to_vec(),
+        namespaces: match maker {
+            Make::Docker => NAMESPACES.to_vec(),
+            Make::Podman => NAMESPACES_OF_PODMAN.to_vec(),
+        },
         mounts: MountsAsked::AtLeast(mounts(spec)),
         interfaces: match spec.network() {
             Network::None => Interfaces::LoopbackOnly,
