@@ -2,6 +2,8 @@
 //! with a clock of our own. Native only; `tests/tests/docker` has the containers.
 #![forbid(unsafe_code)]
 
+#[path = "lifecycle/acceptance.rs"]
+mod acceptance;
 #[path = "lifecycle/calls.rs"]
 mod calls;
 #[path = "lifecycle/clock.rs"]

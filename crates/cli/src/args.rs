@@ -209,9 +209,8 @@ pub(crate) struct ExecArgs {
     /// Print the result as JSON: code, output, usage
     #[arg(long, conflicts_with = "tty")]
     pub json: bool,
-    /// Leave the command running and print its number; see `clawpen ps`, `logs`, `attach`, `kill`
-    #[arg(short = 'd', long, conflicts_with_all = ["tty", "interactive", "fresh"])]
-    pub background: bool,
+    #[command(flatten)]
+    pub background: lifecycle::BackgroundFlag,
     #[command(flatten)]
     pub build: BuildFlag,
     /// The program and its arguments

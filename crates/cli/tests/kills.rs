@@ -3,6 +3,8 @@
 //! `cargo test -p clawpen --features fault-switches --test kills`; `CLAWPEN_KILL_ROUNDS` says how many
 //! random rounds (20; the soak takes 200). Needs root: only root can see whose process a pen is.
 //! With `CLAWPEN_TEST_ROOTFS` the same for containers, on an engine of its own that is killed too.
+#![expect(clippy::unwrap_used, reason = "the ground of a test that cannot be laid ends the test")]
+#![expect(clippy::print_stderr, reason = "the house's way to say that a test did not run")]
 
 #[path = "kills/docker.rs"]
 mod docker;

@@ -158,13 +158,11 @@ impl Engines {
             },
             Identity::Docker(identity) => {
                 // The kernel's word is enough if it was met before; else the engine is asked.
-                let found = match docker::Pen::find(&docker_home(state_dir), identity)? {
-                    Some(pen) => Some(pen),
-                    None => {
-                        let engine = self.docker_of(identity, state_dir)?;
-                        docker::Pen::find_at(&engine, &identity.container_id)?
-                    }
-                };
+                let mut found = docker::Pen::find(&docker_home(state_dir), identity)?;
+                if found.is_none() {
+                    let engine = self.docker_of(identity, state_dir)?;
+                    found = docker::Pen::find_at(&engine, &identity.container_id)?;
+                }
                 Ok(found.map_or(Found::Gone, |pen| Found::There(Sandbox::Docker(Box::new(pen)))))
             }
         }

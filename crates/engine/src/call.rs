@@ -24,6 +24,7 @@ use clawpen_rules::environment::{Filter, Filtered};
 use clawpen_rules::explain::Explanation;
 use clawpen_rules::native::{self as native_rules, KeyRefused, Offer, Root};
 use clawpen_rules::reuse::{self, Recreate, RecreateTarget, SandboxKind};
+use clawpen_rules::session::key::SessionKey;
 use clawpen_wire::pen::Lifetime;
 
 use crate::audit::Ending;
@@ -39,7 +40,7 @@ use crate::lifecycle::current::{self, Currents};
 use crate::lifecycle::{Caller, EnsureError, Held, How, Throttle, Wanted};
 use crate::machine;
 use crate::random;
-use crate::registry::{Identity, Kind, NewRow, Row};
+use crate::registry::{Identity, InFlight, Kind, NewRow, Row};
 use crate::workspaces::{self, Ready, Released, WorkspaceError, Workspaces};
 use crate::yard::Yard;
 
@@ -326,6 +327,20 @@ pub fn release_workspace(yard: &Yard, currents: &Currents<'_>, row: &Row) -> Res
         .map_err(|error| error.to_string())
 }
 
+/// Ends every sandbox that sees `directory`, before another one takes its place: a sandbox that runs would go on
+/// writing into the one that was moved aside.
+///
+/// # Errors
+/// A call is in flight in one of them; it is left alone, and so must the directory be.
+pub fn end_sandboxes_on(yard: &Yard, directory: &Path) -> Result<(), EnsureError> {
+    for row in yard.database.registry().list()? {
+        if Path::new(&row.workspace_dir) == directory {
+            yard.lifecycle().remove(&row, InFlight::Respect)?;
+        }
+    }
+    Ok(())
+}
+
 /// Moves workspaces aside that nobody has used for long, and empties the trash of what is due.
 fn sweep_workspaces(yard: &Yard, store: &Store) -> Result<(), String> {
     let rows = yard.database.registry().list().map_err(|error| error.to_string())?;
@@ -349,7 +364,7 @@ impl Prepared {
         self.ready_workspace(yard.clock())?;
         match keeping {
             Keeping::Scope => {
-                let session = self.explanation.session.key().map(|key| key.as_str());
+                let session = self.explanation.session.key().map(SessionKey::as_str);
                 let caller = Caller { call, session };
                 let held = yard.lifecycle().ensure(&self.wanted(), &caller)?;
                 Ok(Open::Held(Box::new(held)))

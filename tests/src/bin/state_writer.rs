@@ -56,14 +56,14 @@ fn churn(database: &Database) -> Result<()> {
         let generation = registry.begin(&new_row(name)?, &now)?;
         registry.identify(name, generation, &identity())?;
         registry.ready(name, generation, 1, &now)?;
-        said(&registry, name, State::Ready)?;
+        said(registry, name, State::Ready)?;
         let usage = Use { holder: &holder, call: "c", session: Some("agent:main:main") };
         let lease = registry.lease(name, generation, &usage, &now)?;
         let head = database.audit().append(&call(number), now.wall)?;
         tell(&head.to_string())?;
         registry.release(lease, &SystemClock.now())?;
         registry.begin_removal(name, generation, InFlight::Respect, Holder::liveness)?;
-        said(&registry, name, State::Removing)?;
+        said(registry, name, State::Removing)?;
         registry.forget(name, generation)?;
     }
     Ok(())
@@ -82,7 +82,7 @@ fn fill(database: &Database) -> Result<()> {
     tell(&format!("whole: {}, records: {}", verified.is_whole(), verified.records > 100))
 }
 
-fn said(registry: &Registry<'_>, name: &str, state: State) -> Result<()> {
+fn said(registry: Registry<'_>, name: &str, state: State) -> Result<()> {
     let row = registry.get(name)?.context("the row that was just written")?;
     if row.state != state {
         bail!("{:?} instead of {state:?}", row.state);

@@ -5,6 +5,7 @@
 
 mod container;
 mod images;
+mod lifecycle;
 mod pen;
 mod podman;
 mod tls;

@@ -85,5 +85,5 @@ fn a_workspace_stays_when_its_sandbox_goes_43797() {
     assert_eq!(renewed.code, Some(0), "{}{}", renewed.stdout, renewed.stderr);
     assert_eq!(home.run(&["exec", "--", "cat", "note"]).code, Some(1));
     let trash = home.run(&["sandbox", "trash", "list", "--json"]);
-    assert_eq!(trash.json().as_array().map(Vec::len), Some(1), "{}", trash.stdout);
+    assert_eq!(trash.json()["trash"].as_array().map(Vec::len), Some(1), "{}", trash.stdout);
 }

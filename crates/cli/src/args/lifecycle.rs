@@ -30,15 +30,30 @@ pub(crate) struct Selection {
     pub subject: Subject,
     #[command(flatten)]
     pub kind: KindFlag,
-    /// Only those whose config has changed since they were made
-    #[arg(long)]
-    pub stale: bool,
+    #[command(flatten)]
+    pub filter: Filter,
     /// Do not ask, and cut off calls that are in flight
     #[arg(long)]
     pub force: bool,
+}
+
+/// Fewer or more of those that are meant.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Filter {
+    /// Only those whose config has changed since they were made
+    #[arg(long)]
+    pub stale: bool,
     /// Also containers that the reference made
     #[arg(long)]
     pub adopt: bool,
+}
+
+/// Whether a command is waited for.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct BackgroundFlag {
+    /// Leave the command running and print its number; see `clawpen ps`, `logs`, `attach`, `kill`
+    #[arg(short = 'd', long, conflicts_with_all = ["tty", "interactive", "fresh"])]
+    pub background: bool,
 }
 
 #[derive(Debug, Args)]

@@ -12,7 +12,7 @@ use clawpen_rules::native::{KEYS, Meaning, Support};
 use serde_json::json;
 
 use super::CommandError;
-use super::exec::decide;
+use super::exec::without_yard;
 use crate::args::{DoctorArgs, Format};
 use crate::exit::{self, Outcome};
 use crate::output::{Output, safe};
@@ -67,7 +67,7 @@ struct Used {
 /// The only proof that a sandbox can be had is to have one: makes it, and removes it.
 fn attempt(args: &DoctorArgs, output: &Output) -> Result<Used, String> {
     let told = |error: CommandError| error.report();
-    let (_, prepared) = decide(&args.target, output).map_err(told)?;
+    let (_, prepared) = without_yard(&args.target, output).map_err(told)?;
     let prepared = prepared.map_err(|error| told(CommandError::Open(error)))?;
     let backend = match &prepared.plan {
         Plan::Native(_) => Backend::Native,

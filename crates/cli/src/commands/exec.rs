@@ -46,7 +46,7 @@ pub(crate) fn run(args: &ExecArgs, output: &Output) -> Outcome {
         terminal: if args.tty { Wants::Input } else { Wants::Nothing },
         on_missing: args.build.on_missing(),
     };
-    let done = if args.background {
+    let done = if args.background.background {
         in_background(
             &job,
             &args.target,
@@ -109,7 +109,7 @@ pub(crate) struct Opened {
 }
 
 /// Finds the session's sandbox and whether it may be made; touches nothing.
-pub(crate) fn decide(
+pub(crate) fn without_yard(
     args: &TargetArgs,
     output: &Output,
 ) -> Result<(Store, Result<Prepared, OpenError>), CommandError> {
@@ -133,7 +133,7 @@ fn target(args: &TargetArgs) -> Target<'_> {
 
 /// The same, ready to run a call. What is refused is recorded too.
 pub(crate) fn prepare(args: &TargetArgs, output: &Output) -> Result<Opened, CommandError> {
-    let (store, prepared) = decide(args, output)?;
+    let (store, prepared) = without_yard(args, output)?;
     let yard = Yard::open(&store.locations.state_dir)?;
     match prepared {
         Ok(prepared) => Ok(Opened { store, prepared, yard }),

@@ -11,6 +11,7 @@ use clawpen_engine::call;
 use clawpen_engine::channel::{AttachEnd, CallError, Channel, ExecIo, Input, Order};
 use clawpen_engine::lifecycle::{Caller, Held};
 use clawpen_engine::terminal::{Source, Streams, Tty};
+use clawpen_rules::session::key::SessionKey;
 use clawpen_wire::supervisor::{End, ProcessEntry, ProcessState, Reach, StdinMode, Stream};
 use serde_json::{Value, json};
 
@@ -127,7 +128,7 @@ fn reach(opened: &Opened) -> Result<Held<'_>, CommandError> {
         what: format!("the sandbox `{}` does not run; start something with exec", safe(name)),
     };
     let row = opened.yard.database.registry().get(name)?.ok_or_else(nothing)?;
-    let session = opened.prepared.explanation.session.key().map(|key| key.as_str());
+    let session = opened.prepared.explanation.session.key().map(SessionKey::as_str);
     let caller = Caller { call: "process", session };
     opened.yard.lifecycle().visit(&row, &caller)?.ok_or_else(nothing)
 }

@@ -1,9 +1,11 @@
 //! `clawpen sandbox reseed`.
 
+use clawpen_engine::call;
 use clawpen_engine::config_store;
 use clawpen_engine::explain::{self, Question};
 use clawpen_engine::workspaces::trash::TrashId;
 use clawpen_engine::workspaces::{Compared, Extent, Wanted, Workspaces};
+use clawpen_engine::yard::Yard;
 use clawpen_rules::workspace::seeds::{Renewal, Standing};
 use serde_json::{Value, json};
 
@@ -30,6 +32,11 @@ pub(crate) fn run(args: &ReseedArgs, output: &Output) -> Result<Outcome, Command
         return show(&workspaces.compare(&wanted)?, &wanted, args.format.format(), output);
     }
     let extent = if args.whole { Extent::Whole } else { Extent::Files };
+    if args.whole
+        && let Some(yard) = Yard::open_existing(&store.locations.state_dir)?
+    {
+        call::end_sandboxes_on(&yard, wanted.layout.mounted().as_ref())?;
+    }
     let done = workspaces.reseed(&wanted, extent, now())?;
     match args.format.format() {
         Format::Json => output.json(&json!({

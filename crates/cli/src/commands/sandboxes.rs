@@ -141,11 +141,7 @@ fn end(
 ) -> Result<Outcome, CommandError> {
     let wanted = select::parse(selection, names)?;
     let store = open_store(output)?;
-    let found = look(&store, kind(selection.kind))?;
-    let (yard, listing) = match found {
-        Some(found) => found,
-        None => return none(output),
-    };
+    let Some((yard, listing)) = look(&store, kind(selection.kind))? else { return none(output) };
     for problem in &listing.problems {
         output.note(&format!("warning: {}", safe(problem)));
     }

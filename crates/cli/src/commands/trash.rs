@@ -2,9 +2,11 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use clawpen_engine::call;
 use clawpen_engine::config_store;
 use clawpen_engine::workspaces::Workspaces;
-use clawpen_engine::workspaces::trash::{Occupied, Trash, TrashError, TrashId, Trashed};
+use clawpen_engine::workspaces::trash::{Occupied, Trash, TrashError, TrashId, TrashKind, Trashed};
+use clawpen_engine::yard::Yard;
 use clawpen_rules::timestamp::Timestamp;
 use serde_json::{Value, json};
 
@@ -26,7 +28,13 @@ pub(crate) fn run(command: &TrashCommand, output: &Output) -> Result<Outcome, Co
         }
         TrashCommand::Restore { id, swap, format } => {
             let occupied = if *swap { Occupied::Swap } else { Occupied::Refuse };
-            let origin = trash.restore(&parse(id)?, occupied, now())?;
+            let thing = trash.get(&parse(id)?)?;
+            if thing.kind == TrashKind::Workspace
+                && let Some(yard) = Yard::open_existing(&locations.state_dir)?
+            {
+                call::end_sandboxes_on(&yard, &thing.origin)?;
+            }
+            let origin = trash.restore(&thing.id, occupied, now())?;
             match format.format() {
                 Format::Json => output.json(&json!({ "id": id, "restored": origin }))?,
                 Format::Text => {

@@ -1,7 +1,6 @@
 //! The same for containers, on an engine of our own that is killed as well.
 
 use std::fs;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -26,13 +25,14 @@ impl Engine {
         let directory = tempfile::Builder::new().prefix("eng").tempdir().unwrap();
         let engine = Self { process: spawn(&directory), directory };
         engine.wait();
-        let pack = Command::new("tar")
+        let mut pack = Command::new("tar")
             .args(["-C", rootfs.to_str().unwrap(), "-c", "."])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut import = engine.docker(&["import", "-", IMAGE]);
-        assert!(import.stdin(pack.stdout.unwrap()).output().unwrap().status.success());
+        assert!(import.stdin(pack.stdout.take().unwrap()).output().unwrap().status.success());
+        assert!(pack.wait().unwrap().success(), "{}", rootfs.display());
         Some(engine)
     }
 
@@ -47,8 +47,10 @@ impl Engine {
     }
 
     fn wait(&self) {
-        let socket = self.directory.path().join("sock");
-        eventually("the engine", || UnixStream::connect(&socket).ok());
+        eventually("the engine", || {
+            let asked = self.docker(&["version"]).output().unwrap();
+            asked.status.success().then_some(())
+        });
     }
 
     /// As by kill -9 of the daemon; its containers go on without it.
@@ -59,7 +61,10 @@ impl Engine {
     }
 
     fn restart(&mut self) {
-        drop(fs::remove_file(self.directory.path().join("pid")));
+        // Their processes are dead, and a number that nobody has reaped yet looks alive.
+        for name in ["pid", "exec/containerd/containerd.pid"] {
+            drop(fs::remove_file(self.directory.path().join(name)));
+        }
         self.process = spawn(&self.directory);
         self.wait();
     }

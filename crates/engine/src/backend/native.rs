@@ -198,12 +198,11 @@ impl Pen {
     /// at a process that is closed to observers.
     pub fn look_again(&mut self, request: &Request<'_>) -> Result<Vec<Line>, StartFailure> {
         let report = self.channel().and_then(Channel::facts).map_err(StartFailure::Report)?;
-        let (asked, outside) = match self.asked.take() {
-            Some(asked) => (asked, None),
-            None => {
-                let limits = plan::cgroup_limits(self.running.leaf.as_ref(), self.running.pid)?;
-                (plan::asked_of(request)?, facts::outside(self.running.pid, limits).ok())
-            }
+        let (asked, outside) = if let Some(asked) = self.asked.take() {
+            (asked, None)
+        } else {
+            let limits = plan::cgroup_limits(self.running.leaf.as_ref(), self.running.pid)?;
+            (plan::asked_of(request)?, facts::outside(self.running.pid, limits).ok())
         };
         let observed = Observed {
             host_namespaces: facts::own_namespaces()?,

@@ -10,7 +10,7 @@
 //! A name that somebody has locked is left to them. What cannot be put right now is told and stays
 //! for the next time.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::about::About;
@@ -91,7 +91,7 @@ impl Lifecycle<'_> {
             Identity::Native(identity) => Some(Path::new(&identity.socket).parent()?.to_owned()),
             Identity::Docker(_) => None,
         };
-        let known: HashSet<PathBuf> =
+        let known: BTreeSet<PathBuf> =
             self.registry().list()?.iter().filter_map(directory).collect();
         let is_known = |path: &Path| {
             let rows = self.registry().list();

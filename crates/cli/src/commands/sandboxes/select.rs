@@ -67,9 +67,9 @@ pub(super) fn choose(
     };
     let is_ours = |one: &Listed| match &one.origin {
         Origin::Ours(_) => true,
-        Origin::Reference(_) => selection.adopt,
+        Origin::Reference(_) => selection.filter.adopt,
     };
-    let is_due = |one: &Listed| !selection.stale || one.is_stale() == Some(true);
+    let is_due = |one: &Listed| !selection.filter.stale || one.is_stale() == Some(true);
     let chosen = found.into_iter().filter(|one| is_meant(one) && is_ours(one) && is_due(one));
     Ok(chosen.collect())
 }

@@ -90,7 +90,7 @@ impl Endpoint {
         if path.starts_with('/') {
             return Ok(Self::Unix(path.into()));
         }
-        let tls: Value = serde_json::from_str(text).map_err(|_| unreadable())?;
+        let tls: Value = serde_json::from_str(text).map_err(|_odd| unreadable())?;
         let field = |name| tls.get(name).and_then(Value::as_str).ok_or_else(unreadable);
         let file = |name| {
             let path = Path::new(field(name)?);

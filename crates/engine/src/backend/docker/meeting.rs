@@ -52,7 +52,7 @@ pub(super) struct MeetingPlace {
     directory: PathBuf,
     kept: bool,
     /// Open and locked while somebody is at work in it; see [`MeetingPlace::is_held`].
-    _held: Option<OwnedFd>,
+    held: Option<OwnedFd>,
 }
 
 /// Whether it is worth waiting on.
@@ -101,7 +101,7 @@ impl MeetingPlace {
         if !directory.is_dir() {
             return Err(local("lock", &directory, io::ErrorKind::NotFound.into()));
         }
-        Ok(Self { id, directory, kept: false, _held: Some(held) })
+        Ok(Self { id, directory, kept: false, held: Some(held) })
     }
 
     /// Opens the shared directory, for the first meeting or one more.
@@ -117,7 +117,7 @@ impl MeetingPlace {
     pub(super) fn renew(&mut self) -> Result<(), DockerFailure> {
         let directory = self.directory.clone();
         let held = hold(&directory).map_err(|cause| local("lock", &directory, cause))?;
-        self._held = Some(held);
+        self.held = Some(held);
         for old in [self.inside(), directory.join(SOCKET)] {
             let removed = match fs::symlink_metadata(&old) {
                 Ok(found) if found.is_dir() => fs::remove_dir_all(&old),
@@ -145,7 +145,7 @@ impl MeetingPlace {
     pub(super) fn open(run: &Path, id: &str) -> Option<Self> {
         let is_name = id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         let directory = is_name.then(|| run.join(id)).filter(|path| path.is_dir())?;
-        Some(Self { id: id.to_owned(), directory, kept: true, _held: None })
+        Some(Self { id: id.to_owned(), directory, kept: true, held: None })
     }
 
     /// The name that leads back here.
@@ -255,6 +255,11 @@ impl MeetingPlace {
     /// Leaves the socket for later.
     pub(super) fn keep(&mut self) {
         self.kept = true;
+    }
+
+    /// The work on it is done: a janitor may look at it, and others may start it again.
+    pub(super) fn let_go(&mut self) {
+        self.held = None;
     }
 
     /// Lets it go with the value after all.

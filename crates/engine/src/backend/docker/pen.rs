@@ -96,11 +96,8 @@ impl Pen {
     /// The same by asking the engine.
     pub fn find_at(engine: &DockerBackend, id: &str) -> Result<Option<Self>, DockerFailure> {
         let Some(container) = engine.open(id)? else { return Ok(None) };
-        let stream = match container.connect() {
-            Ok(stream) => stream,
-            // Its socket is gone: nobody will ever reach it again.
-            Err(_) => return Ok(None),
-        };
+        // Without its socket nobody will ever reach it again.
+        let Ok(stream) = container.connect() else { return Ok(None) };
         let pid = container.first_process();
         let channel = Channel::connect(stream, pid)?;
         engine.note(&container)?;
@@ -130,7 +127,13 @@ impl Pen {
                         engine.remove(id).map_err(failed)?;
                         Err(failed(cause))
                     }
-                    proven => proven.map(Some).map_err(failed),
+                    Err(cause) => Err(failed(cause)),
+                    Ok(mut pen) => {
+                        if let Some(container) = &mut pen.container {
+                            container.place.let_go();
+                        }
+                        Ok(Some(pen))
+                    }
                 }
             }
         }
@@ -211,8 +214,9 @@ fn start(
         faults::reached("docker.set-up");
         pen.lifetime = lifetime;
     }
-    if let (Lifetime::Persistent, Some(container)) = (pen.lifetime, &pen.container) {
+    if let (Lifetime::Persistent, Some(container)) = (pen.lifetime, &mut pen.container) {
         container.place.note(order.about)?;
+        container.place.let_go();
     }
     Ok(pen)
 }

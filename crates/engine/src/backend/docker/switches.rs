@@ -21,10 +21,10 @@ pub(super) fn spoiled(asked: ContainerCreateBody) -> (ContainerCreateBody, Conta
     }
     for fault in list.split(',') {
         if let Some(name) = fault.strip_prefix("engine:") {
-            switches::spoil(&mut sent, name);
+            one::spoil(&mut sent, name);
         } else if let Some(name) = fault.strip_prefix("inside:") {
-            switches::spoil(&mut sent, name);
-            switches::spoil(&mut compared, name);
+            one::spoil(&mut sent, name);
+            one::spoil(&mut compared, name);
         }
     }
     (sent, compared)
@@ -36,7 +36,7 @@ pub(super) fn spoiled(asked: ContainerCreateBody) -> (ContainerCreateBody, Conta
 }
 
 #[cfg(feature = "fault-switches")]
-mod switches {
+mod one {
     use bollard::models::{
         ContainerCreateBody, DeviceMapping, HostConfig, HostConfigCgroupnsModeEnum, Mount,
         MountType,

@@ -5,7 +5,7 @@
 //! started at that moment, and the kernel says that this process listens on the socket. A handle to
 //! the process is taken before the questions, so that the answers stay true.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -197,7 +197,7 @@ pub struct Swept {
 /// directories that rows name, and `is_known` asks again about one that is not among them.
 pub fn sweep(
     state_dir: &str,
-    known: &HashSet<PathBuf>,
+    known: &BTreeSet<PathBuf>,
     mut is_known: impl FnMut(&Path) -> bool,
 ) -> io::Result<Swept> {
     let mut swept = Swept::default();

@@ -11,7 +11,7 @@
 //! kernel drops the lock with the process. So a directory that nobody holds and no row names is a
 //! leftover, and [`leftovers`] may take it without asking anybody.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -111,7 +111,8 @@ impl RunDirectory {
         fs::write(&beside, about)?;
         fs::rename(&beside, self.path.join(ABOUT))?;
         self.end = End::Keep;
-        Ok(())
+        // The work on it is done: it is in the registry by now.
+        Ok(flock(&self.opened, FlockOperation::Unlock)?)
     }
 
     /// Lets it go with the value after all.
@@ -166,7 +167,7 @@ impl Leftover {
 
 /// Every pen's directory that nobody is at work in and that is not `known`. Whether a row names it by
 /// now is the caller's to ask, after this: a maker writes its row before it lets go.
-pub(super) fn unheld(state_dir: &str, known: &HashSet<PathBuf>) -> io::Result<Vec<Leftover>> {
+pub(super) fn unheld(state_dir: &str, known: &BTreeSet<PathBuf>) -> io::Result<Vec<Leftover>> {
     let entries = match fs::read_dir(parent(state_dir)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -208,11 +209,11 @@ mod tests {
         let mut kept = RunDirectory::make(state).unwrap();
         let working = RunDirectory::make(state).unwrap();
         assert_ne!(kept.id(), working.id());
-        assert!(unheld(state, &HashSet::new()).unwrap().is_empty());
+        assert!(unheld(state, &BTreeSet::new()).unwrap().is_empty());
         kept.keep("{}").unwrap();
         let path = kept.socket();
         drop(kept);
-        let found: Vec<PathBuf> = unheld(state, &HashSet::new())
+        let found: Vec<PathBuf> = unheld(state, &BTreeSet::new())
             .unwrap()
             .into_iter()
             .map(|leftover| leftover.path)
