@@ -104,6 +104,8 @@ pub struct Container {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AtTheEnd {
     Remove,
+    /// It was there before us and is to be there after us, but nobody may meet it as it is.
+    Kill,
     Leave,
 }
 
@@ -392,11 +394,13 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        if self.at_the_end == AtTheEnd::Remove {
-            // The failure that led here is the one to report; a container that stays is listed
-            // under its label.
-            let _unremoved = self.engine.remove(&self.id);
-        }
+        // The failure that led here is the one to report; a container that stays is listed under
+        // its label.
+        let _failed = match self.at_the_end {
+            AtTheEnd::Remove => self.engine.remove(&self.id),
+            AtTheEnd::Kill => self.engine.kill(&self.id),
+            AtTheEnd::Leave => Ok(()),
+        };
     }
 }
 

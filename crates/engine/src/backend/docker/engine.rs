@@ -25,7 +25,7 @@ use bollard::models::{
 };
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, DownloadFromContainerOptionsBuilder, InspectContainerOptions,
-    InspectNetworkOptions, ListContainersOptionsBuilder, LogsOptionsBuilder,
+    InspectNetworkOptions, KillContainerOptions, ListContainersOptionsBuilder, LogsOptionsBuilder,
     RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptionsBuilder,
 };
 use bollard::{API_DEFAULT_VERSION, Docker};
@@ -189,6 +189,11 @@ impl Engine {
         let filters = HashMap::from([("label", vec![label])]);
         let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
         self.run(Action::List, self.api.list_containers(Some(options)))
+    }
+
+    /// Kills a container, which stays.
+    pub(super) fn kill(&self, id: &str) -> Result<(), DockerFailure> {
+        self.run(Action::Stop, self.api.kill_container(id, None::<KillContainerOptions>))
     }
 
     /// Kills and removes a container and its own volumes. One that is gone already is no failure.

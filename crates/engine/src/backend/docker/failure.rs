@@ -28,6 +28,7 @@ pub enum Action {
     Start,
     Inspect,
     List,
+    Stop,
     Remove,
 }
 
@@ -47,6 +48,7 @@ impl Action {
             Self::Start => "start the container",
             Self::Inspect => "inspect the container",
             Self::List => "list containers",
+            Self::Stop => "stop the container",
             Self::Remove => "remove the container",
         }
     }

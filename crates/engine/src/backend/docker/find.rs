@@ -185,6 +185,8 @@ impl DockerBackend {
         let bytes = plan::bytes(spec, &image, container.user, Lifetime::Persistent)?;
         container.place.lay_out(&bytes)?;
         faults::reached("docker.planned");
+        // A failure must not leave it running: the next call would find it and take it for proven.
+        container.at_the_end = AtTheEnd::Kill;
         container.start(&asked, image.id.as_deref().unwrap_or_default())?;
         faults::reached("docker.started");
         let stream = container.meet(&watch)?;

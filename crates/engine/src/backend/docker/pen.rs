@@ -118,23 +118,25 @@ impl Pen {
     ) -> Result<Option<Self>, StartError> {
         let name = spec.identity().name.as_str().to_owned();
         let failed = |cause| StartError { name: name.clone(), cause };
-        match engine.restart(id, spec).map_err(failed)? {
-            Restarted::OfOtherRelease => Ok(None),
-            Restarted::Runs(container, stream) => {
-                match prove(engine, spec, (*container, stream), Lifetime::Persistent) {
-                    // It is not what was asked for, so it goes.
-                    Err(cause @ DockerFailure::Facts(_)) => {
-                        engine.remove(id).map_err(failed)?;
-                        Err(failed(cause))
-                    }
-                    Err(cause) => Err(failed(cause)),
-                    Ok(mut pen) => {
-                        if let Some(container) = &mut pen.container {
-                            container.place.let_go();
-                        }
-                        Ok(Some(pen))
-                    }
+        let proven = match engine.restart(id, spec) {
+            Ok(Restarted::OfOtherRelease) => return Ok(None),
+            Ok(Restarted::Runs(container, stream)) => {
+                prove(engine, spec, (*container, stream), Lifetime::Persistent)
+            }
+            Err(cause) => Err(cause),
+        };
+        match proven {
+            // It is not what was asked for, so it goes.
+            Err(cause @ (DockerFailure::Facts(_) | DockerFailure::Differs(_))) => {
+                engine.remove(id).map_err(failed)?;
+                Err(failed(cause))
+            }
+            Err(cause) => Err(failed(cause)),
+            Ok(mut pen) => {
+                if let Some(container) = &mut pen.container {
+                    container.place.let_go();
                 }
+                Ok(Some(pen))
             }
         }
     }
@@ -245,12 +247,13 @@ fn prove(
     let asked = asked(spec, container.user, engine.maker())?;
     let mut facts = rules_facts::decide(&asked, &observed).map_err(DockerFailure::Facts)?;
     faults::reached("docker.proven");
+    channel.seal().map_err(DockerFailure::Report)?;
+    facts.push(sealed(&mut channel, pid, user)?);
+    // Whoever finds the note takes the container for proven and closed.
     match lifetime {
         Lifetime::UntilDisconnect => {}
         Lifetime::Persistent => engine.note(&container)?,
     }
-    channel.seal().map_err(DockerFailure::Report)?;
-    facts.push(sealed(&mut channel, pid, user)?);
     faults::reached("docker.sealed");
     Ok(Pen { channel: Some(channel), container: Some(container), pid, facts, lifetime })
 }
