@@ -42,7 +42,7 @@ pub fn rules(corpus: &str) -> Vec<&'static Rule> {
         "exec-allowlist" => &[exec_allowlist::RULES, exec_allowlist::DECISIONS],
         "exec-approvals" => &[exec_approvals::RULES],
         "explain" => &[explain::RULES],
-        "fs-path" => &[fs_path::RULES],
+        "fs-path" => &[fs_path::RULES, fs_path::bridge::RULES],
         "session-key" => &[session_key::RULES],
         "tool-policy" => &[tool_policy::RULES],
         _ => &[],

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use clawpen_engine::backend::docker::{DockerBackend, locate};
+use clawpen_engine::backend::docker::{DockerBackend, Endpoint, locate};
 use clawpen_engine::host_files::RealFiles;
 use clawpen_rules::config::Config;
 use clawpen_rules::config::json5;
@@ -32,9 +32,20 @@ pub struct Place {
 }
 
 impl Place {
-    /// `None`, with a word on standard error, if there is no engine and none was promised.
+    /// On Docker. `None`, with a word on standard error, if there is no engine and none was promised.
     pub fn new() -> Result<Option<Self>> {
-        let socket = locate(|name| std::env::var(name).ok())?;
+        Self::on(locate(|name| std::env::var(name).ok())?)
+    }
+
+    /// The same on Podman.
+    pub fn of_podman() -> Result<Option<Self>> {
+        let host = std::env::var("CLAWPEN_TEST_PODMAN").unwrap_or_default();
+        let path = host.strip_prefix("unix://").unwrap_or("/run/podman/podman.sock");
+        Self::on(Endpoint::Unix(path.into()))
+    }
+
+    fn on(endpoint: Endpoint) -> Result<Option<Self>> {
+        let socket = endpoint.socket().context("tests use an engine's socket")?.to_owned();
         if !socket.exists() {
             if std::env::var_os("CLAWPEN_TEST_SERVICES").is_some() {
                 bail!("the services were promised, and there is no engine at {}", socket.display());
@@ -44,7 +55,10 @@ impl Place {
                 reason = "the house's way to say that a test did not run"
             )]
             {
-                eprintln!("skipped: no Docker engine; run `cargo xtask test docker`");
+                eprintln!(
+                    "skipped: no engine at {}; run `cargo xtask test docker`",
+                    socket.display()
+                );
             }
             return Ok(None);
         }
@@ -55,7 +69,11 @@ impl Place {
 
     /// The engine, with `supervisor` as the first process of its containers.
     pub fn backend(&self, supervisor: &'static [u8]) -> Result<DockerBackend> {
-        Ok(DockerBackend::connect(&self.socket, &self.path("home"), supervisor)?)
+        Ok(DockerBackend::connect(
+            &Endpoint::Unix(self.socket.clone()),
+            &self.path("home"),
+            supervisor,
+        )?)
     }
 
     /// A path of this place on the host; `workspace` is what a container sees at its workdir.

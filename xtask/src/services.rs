@@ -1,4 +1,4 @@
-//! The real things that tests run against: Docker, its images, rivals to compare with.
+//! The real things that tests run against: Docker, Podman, their images, rivals to compare with.
 //!
 //! [`Services::start`] makes sure of all of them and [`Services::stop`] leaves the machine as it was,
 //! except for Debian packages that were missing and the cache below `target/services`:
@@ -6,6 +6,7 @@
 //! ```text
 //! target/services/lock            one run at a time
 //!                 docker/         data of the engine we start, and its log
+//!                 podman/         the same for Podman, which is always one of our own
 //!                 base-<recipe>/  an unpacked Debian, made once
 //!                 scratch-<…>     one static program, made once
 //! ```
@@ -31,6 +32,7 @@ use crate::tools::{root, run_through, works};
 #[derive(Debug)]
 pub(crate) struct Services {
     engine: Engine,
+    podman: Engine,
     rootfs: PathBuf,
     /// Held until the end: a second run would share the engine that we stop.
     _lock: File,
@@ -63,19 +65,24 @@ impl Services {
         println!("  {engine}");
         let rootfs = timed("base image", || images::base(&engine, &directory))?;
         timed("scratch image", || images::scratch(&engine, &directory))?;
-        Ok(Self { engine, rootfs, _lock: lock })
+        let podman = timed("podman engine", || Engine::podman(&directory.join("podman")))?;
+        println!("  {podman}");
+        timed("base image of podman", || images::base(&podman, &directory))?;
+        Ok(Self { engine, podman, rootfs, _lock: lock })
     }
 
     /// Tells a command where the services are, and that a test must not skip what it needs.
     pub(crate) fn known_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command
             .env("DOCKER_HOST", self.engine.host())
+            .env("CLAWPEN_TEST_PODMAN", self.podman.host())
             .env("CLAWPEN_TEST_ROOTFS", &self.rootfs)
             .env("CLAWPEN_TEST_SERVICES", "1")
     }
 
     /// Stops what [`Services::start`] started.
     pub(crate) fn stop(self) -> Result<()> {
+        self.podman.stop()?;
         self.engine.stop()
     }
 }

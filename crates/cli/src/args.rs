@@ -44,6 +44,9 @@ pub(crate) enum Command {
     Fs(FsCommand),
     #[command(flatten)]
     Process(lifecycle::ProcessCommand),
+    /// Images of sandboxes: build, list, check, remove, unpack
+    #[command(subcommand, arg_required_else_help = true)]
+    Image(ImageCommand),
     /// What this machine offers for sandboxes, what would be used, what is missing
     Doctor(DoctorArgs),
     /// What was called, decided and done: list, follow, verify and export the record
@@ -208,6 +211,8 @@ pub(crate) struct ExecArgs {
     pub json: bool,
     #[command(flatten)]
     pub background: lifecycle::BackgroundFlag,
+    #[command(flatten)]
+    pub build: BuildFlag,
     /// The program and its arguments
     #[arg(
         required = true,
@@ -228,6 +233,87 @@ pub(crate) struct ShellArgs {
     /// Start in this directory of the sandbox
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
+    #[command(flatten)]
+    pub build: BuildFlag,
+}
+
+/// What to do about an image that is missing.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct BuildFlag {
+    /// Make the sandbox's image first if it is missing and one of ours
+    #[arg(long)]
+    build: bool,
+}
+
+impl BuildFlag {
+    pub(crate) const fn on_missing(self) -> OnMissingImage {
+        if self.build { OnMissingImage::Build } else { OnMissingImage::Fail }
+    }
+}
+
+/// What to do about an image that is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnMissingImage {
+    Fail,
+    Build,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImageCommand {
+    /// Make an image: by its Dockerfile, or from Debian packages where nothing can be pulled
+    Build(ImageBuildArgs),
+    /// List our images and those that configs use by default
+    List(FormatFlag),
+    /// Is an image there, for this machine, current, and not root's?
+    Check {
+        /// base, common, browser or the name of an image; without it, all three
+        image: Option<String>,
+        #[command(flatten)]
+        format: FormatFlag,
+    },
+    /// Remove an image
+    Rm {
+        /// base, common, browser or the name of an image
+        image: String,
+        #[command(flatten)]
+        format: FormatFlag,
+    },
+    /// Unpack an image into a new directory, for native.rootfs in clawpen.json
+    Export(ImageExportArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImageBuildArgs {
+    /// Which one
+    #[arg(value_parser = ["base", "common", "browser"])]
+    pub kind: String,
+    /// Set a parameter of its Dockerfile, such as `INSTALL_BREW=0` or `PACKAGES="git nodejs"`
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+    /// Leave out what Debian does not bring (node, pnpm, bun, brew)
+    #[arg(long)]
+    pub offline: bool,
+    /// How: auto, dockerfile or packages
+    #[arg(long, default_value = "auto", value_parser = ["auto", "dockerfile", "packages"])]
+    pub method: String,
+    /// Call it this instead of the name that configs use
+    #[arg(long, value_name = "NAME:TAG")]
+    pub tag: Option<String>,
+    #[command(flatten)]
+    pub format: FormatFlag,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImageExportArgs {
+    /// base, common, browser or the name of an image
+    pub image: String,
+    /// The directory to make
+    pub directory: PathBuf,
+    /// Make the files from Debian packages, without any engine (base, common or browser)
+    #[arg(long)]
+    pub from_packages: bool,
+    #[command(flatten)]
+    pub format: FormatFlag,
 }
 
 /// Paths are those of the sandbox; a relative one begins at its working directory.

@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod exec;
 pub(crate) mod explain;
 pub(crate) mod fs;
+pub(crate) mod image;
 pub(crate) mod live;
 pub(crate) mod manual;
 pub(crate) mod processes;
@@ -20,11 +21,13 @@ pub(crate) mod why_command;
 
 use clawpen_engine::approvals_file::ChangeError;
 use clawpen_engine::audit::AuditError;
+use clawpen_engine::backend::docker::DockerFailure;
 use clawpen_engine::call::OpenError;
 use clawpen_engine::channel::CallError;
 use clawpen_engine::config_store::StoreError;
 use clawpen_engine::database::DatabaseError;
 use clawpen_engine::explain::QuestionError;
+use clawpen_engine::images::{BuildError, ExportError, RecipeError};
 use clawpen_engine::lifecycle::EnsureError;
 use clawpen_engine::registry::RegistryError;
 use clawpen_engine::transfer::TransferError;
@@ -59,6 +62,18 @@ pub(crate) enum CommandError {
         #[source]
         cause: CallError,
     },
+    #[error(transparent)]
+    Engine(#[from] DockerFailure),
+    #[error("cannot make the image `{image}`")]
+    Image {
+        image: String,
+        #[source]
+        cause: BuildError,
+    },
+    #[error(transparent)]
+    Recipe(#[from] RecipeError),
+    #[error(transparent)]
+    Export(#[from] ExportError),
     #[error(transparent)]
     Transfer(#[from] TransferError),
     #[error(transparent)]

@@ -62,6 +62,7 @@ fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
         Command::Fs(command) => commands::fs::run(command, output),
         Command::Process(command) => commands::processes::run(command, output),
         Command::Doctor(args) if args.repair => commands::repair::run(&args, output),
+        Command::Image(command) => commands::image::run(&command, output),
         Command::Doctor(args) => commands::doctor::run(&args, output),
         Command::Audit(args) => commands::audit::run(&args, output),
         Command::Bench(args) => commands::bench::run(&args, output),

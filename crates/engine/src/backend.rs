@@ -18,10 +18,10 @@ use clawpen_rules::facts::Line;
 use clawpen_rules::native::NativePen;
 use clawpen_wire::pen::Lifetime;
 
-use self::docker::{DockerBackend, DockerFailure};
+use self::docker::{DockerBackend, DockerFailure, Endpoint};
 use self::native::{FindError, Found};
 use crate::channel::{CallError, Channel, ConnectError};
-use crate::registry::Identity;
+use crate::registry::{DockerIdentity, Identity};
 use crate::supervisor_image::{self, Maker};
 
 /// What to make, decided.
@@ -57,7 +57,7 @@ pub type WitnessError = Box<dyn Error + Send + Sync>;
 /// Connections to container engines, made when first needed. One that failed is tried again.
 #[derive(Debug, Default)]
 pub struct Engines {
-    docker: Mutex<HashMap<PathBuf, Arc<DockerBackend>>>,
+    docker: Mutex<HashMap<Endpoint, Arc<DockerBackend>>>,
     /// Pen makers that wait for an order.
     ready: Mutex<Vec<Maker>>,
 }
@@ -85,18 +85,27 @@ impl Engines {
     }
 
     /// The engine that a container was written down with.
+    pub fn docker_of(
+        &self,
+        identity: &DockerIdentity,
+        state_dir: &str,
+    ) -> Result<Arc<DockerBackend>, DockerFailure> {
+        self.docker_at(&Endpoint::recorded(&identity.endpoint)?, state_dir)
+    }
+
+    /// A certain engine.
     pub fn docker_at(
         &self,
-        socket: &Path,
+        endpoint: &Endpoint,
         state_dir: &str,
     ) -> Result<Arc<DockerBackend>, DockerFailure> {
         let mut known = self.docker.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.get(socket) {
+        if let Some(known) = known.get(endpoint) {
             return Ok(Arc::clone(known));
         }
         let home = docker_home(state_dir);
-        let made = Arc::new(DockerBackend::connect(socket, &home, supervisor_image::IMAGE)?);
-        known.insert(socket.to_owned(), Arc::clone(&made));
+        let made = Arc::new(DockerBackend::connect(endpoint, &home, supervisor_image::IMAGE)?);
+        known.insert(endpoint.clone(), Arc::clone(&made));
         Ok(made)
     }
 
@@ -145,7 +154,7 @@ impl Engines {
                 // The kernel's word is enough if it was met before; else the engine is asked.
                 let mut found = docker::Pen::find(&docker_home(state_dir), identity)?;
                 if found.is_none() {
-                    let engine = self.docker_at(identity.endpoint.as_ref(), state_dir)?;
+                    let engine = self.docker_of(identity, state_dir)?;
                     found = docker::Pen::find_at(&engine, &identity.container_id)?;
                 }
                 Ok(found.map_or(Found::Gone, |pen| Found::There(Sandbox::Docker(Box::new(pen)))))
@@ -159,7 +168,7 @@ impl Engines {
         match identity {
             Identity::Native(identity) => native::Pen::end(identity).map_err(RemoveError::Native),
             Identity::Docker(identity) => {
-                let engine = self.docker_at(identity.endpoint.as_ref(), state_dir);
+                let engine = self.docker_of(identity, state_dir);
                 let engine = engine.map_err(RemoveError::Docker)?;
                 engine.remove(&identity.container_id).map_err(RemoveError::Docker)
             }

@@ -28,6 +28,7 @@ use clawpen_rules::session::key::SessionKey;
 use clawpen_wire::pen::Lifetime;
 
 use crate::audit::Ending;
+use crate::backend::docker::DockerFailure;
 use crate::backend::native::Requirement;
 use crate::backend::{self, Plan, Sandbox};
 use crate::clock::{Clock, SystemClock};
@@ -132,6 +133,28 @@ pub struct Done<T> {
     pub id: String,
     /// What did not work and did not matter to the call.
     pub notes: Vec<String>,
+}
+
+impl OpenError {
+    /// The image that is not there, if that is all there is to it.
+    pub fn missing_image(&self) -> Option<&str> {
+        let start = match self {
+            Self::Start(error) | Self::Ensure(EnsureError::Start(error)) => error,
+            Self::Ensure(_)
+            | Self::Question(_)
+            | Self::Refused(_)
+            | Self::Workspace(_)
+            | Self::Database(_)
+            | Self::Audit(_) => return None,
+        };
+        match start {
+            backend::StartError::Docker(error) => match &error.cause {
+                DockerFailure::ImageMissing { image, .. } => Some(image),
+                _ => None,
+            },
+            backend::StartError::Native(_) => None,
+        }
+    }
 }
 
 /// Decides on the sandbox of a session.
@@ -401,6 +424,11 @@ impl Prepared {
                 recreate: Recreate { kind: SandboxKind::Shell, target },
             },
         }
+    }
+
+    /// Where we keep things.
+    pub fn state_dir(&self) -> &str {
+        &self.state_dir
     }
 
     /// Judges variables that come with one command.

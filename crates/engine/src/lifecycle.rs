@@ -24,7 +24,6 @@ mod prune;
 mod remove;
 
 use std::io;
-use std::path::Path;
 
 use clawpen_rules::reuse::{self, RefuseReason, ReplaceReason, Reuse, Stale};
 use clawpen_wire::pen::Lifetime;
@@ -351,7 +350,7 @@ impl<'a> Lifecycle<'a> {
         let failed = |cause| backend::docker::StartError { name: row.name.clone(), cause };
         let engine = self
             .engines
-            .docker_at(Path::new(&identity.endpoint), self.state_dir)
+            .docker_of(identity, self.state_dir)
             .map_err(|cause| backend::StartError::from(failed(cause)))?;
         let started = backend::docker::Pen::restart(&engine, &identity.container_id, spec);
         let Some(mut pen) = started.map_err(backend::StartError::from)? else {

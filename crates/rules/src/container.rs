@@ -268,8 +268,15 @@ impl fmt::Display for OpenDoor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::WritableRoot => f.write_str("the image's own files are writable"),
-            Self::EngineNetwork => f.write_str("the network is the engine's default one"),
-            Self::Network(name) => write!(f, "it is on the network `{name}`"),
+            Self::EngineNetwork => f.write_str(
+                "the network is the engine's default one: it reaches what this machine reaches, and \
+                 this build does not filter that",
+            ),
+            Self::Network(name) => write!(
+                f,
+                "it is on the network `{name}`: it reaches what is reached from there, and this build \
+                 does not filter that"
+            ),
             Self::JoinedNetwork(name) => write!(f, "it shares the network of container `{name}`"),
             Self::Root { user } => write!(f, "its commands run as root (`{user}`)"),
             Self::ImageUser => f.write_str("its commands run as whatever user the image names"),

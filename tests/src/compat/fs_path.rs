@@ -1,5 +1,6 @@
 //! Where `fs-path` rows are answered differently on purpose.
 
+pub(super) mod bridge;
 mod model;
 
 use serde_json::{Value, json};

@@ -1,5 +1,7 @@
 //! Answers the rows of `fs-path.jsonl`.
 
+mod bridge;
+
 use anyhow::{Context as _, Result};
 use clawpen_engine::host_files::RealFiles;
 use clawpen_rules::config::sandbox::WorkspaceAccess;
@@ -26,6 +28,7 @@ pub fn answer(row: &Row, world: &World) -> Result<Answer> {
             guarded(guard::decide(&guard_query(input, world), purpose, &RealFiles))
         }
         "media" => resolve_media(input, world),
+        "bridge" => bridge::answer(input, world)?,
         _ => return Ok(Answer::NotYet),
     }))
 }

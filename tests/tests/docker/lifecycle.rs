@@ -94,6 +94,31 @@ fn a_container_is_found_again_and_started_when_it_stopped() -> Result<()> {
 }
 
 #[test]
+fn a_container_that_was_changed_while_it_stood_is_removed_and_never_used() -> Result<()> {
+    let Some(yard) = Yard::new("pidsLimit: 100")? else { return Ok(()) };
+    yard.sh("true");
+    let made = yard.containers()?;
+    docker(&yard.place, &["stop", "--time", "0", &made[0]]).output()?;
+    docker(&yard.place, &["update", "--pids-limit", "200", &made[0]]).output()?;
+    let run = yard.run(&["exec", "--", "true"]);
+    assert_eq!(run.code, Some(125), "{}", run.stdout);
+    assert!(run.stderr.contains("200"), "{}", run.stderr);
+    assert_eq!(yard.containers()?, Vec::<String>::new());
+    assert_eq!(yard.sh("echo new"), "new\n");
+    Ok(())
+}
+
+#[test]
+fn a_missing_image_that_is_none_of_ours_is_not_made() -> Result<()> {
+    let Some(yard) = Yard::new("image: 'clawpen-test-none:latest'")? else { return Ok(()) };
+    let run = yard.run(&["exec", "--build", "--", "true"]);
+    assert_eq!(run.code, Some(125));
+    assert!(run.stderr.contains("clawpen-test-none:latest"), "{}", run.stderr);
+    assert_eq!((yard.rows().len(), yard.containers()?.len()), (0, 0));
+    Ok(())
+}
+
+#[test]
 fn two_first_calls_at_once_share_one_container_115252() -> Result<()> {
     let Some(yard) = Yard::new("")? else { return Ok(()) };
     let start = |_| {

@@ -1,6 +1,11 @@
-//! The Docker backend against a real engine. [`container`] is about what the engine makes of a spec,
-//! with stand-ins for the supervisor; [`pen`] is about what a command finds, with the real one.
+//! The Docker backend against real engines. [`container`] is about what the engine makes of a spec,
+//! with stand-ins for the supervisor; [`pen`] is about what a command finds, with the real one;
+//! [`podman`] is the same on another engine, [`images`] makes what
+//! containers start from, [`tls`] is the way there by a port.
 
 mod container;
+mod images;
 mod lifecycle;
 mod pen;
+mod podman;
+mod tls;

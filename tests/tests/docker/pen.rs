@@ -23,7 +23,7 @@ fn start(place: &Place, config: &str) -> Result<Pen> {
 }
 
 /// What a command did: how it ended and what it wrote.
-fn run(pen: &mut Pen, argv: &[&str]) -> Result<(End, String, String)> {
+pub(crate) fn run(pen: &mut Pen, argv: &[&str]) -> Result<(End, String, String)> {
     let mut output = Captured::new(64 * 1024);
     let exited = pen.channel()?.exec(&Command::new(argv), &mut output)?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -31,7 +31,7 @@ fn run(pen: &mut Pen, argv: &[&str]) -> Result<(End, String, String)> {
 }
 
 /// A shell script that has to succeed; what it wrote.
-fn sh(pen: &mut Pen, script: &str) -> Result<String> {
+pub(crate) fn sh(pen: &mut Pen, script: &str) -> Result<String> {
     let (end, stdout, stderr) = run(pen, &["/bin/sh", "-c", script])?;
     assert_eq!(end, End::Code(0), "{script}: {stdout}{stderr}");
     Ok(stdout)

@@ -1,4 +1,4 @@
-//! A Docker engine for tests: one that already answers, or one of our own.
+//! Engines for tests: a Docker that already answers or one of our own, and a Podman of our own.
 //!
 //! Ours shares nothing with any other: data, runtime files and socket are its own, and its network
 //! namespace too, so that its bridge and firewall rules never reach the machine. It says itself when
@@ -65,6 +65,11 @@ impl Engine {
         start_own(directory)
     }
 
+    /// Starts a Podman that speaks to Docker's clients and keeps its data in `directory`.
+    pub(super) fn podman(directory: &Path) -> Result<Self> {
+        start_podman(directory)
+    }
+
     /// What `DOCKER_HOST` has to be.
     pub(super) fn host(&self) -> String {
         format!("unix://{}", self.socket.display())
@@ -88,13 +93,13 @@ impl Ours {
     fn end(&mut self) -> Result<()> {
         if self.process.try_wait()?.is_none() {
             let pid = i32::try_from(self.process.id()).context("the engine's process number")?;
-            kill(Pid::from_raw(pid), Signal::SIGTERM).context("cannot stop the Docker engine")?;
+            kill(Pid::from_raw(pid), Signal::SIGTERM).context("cannot stop the engine")?;
             let deadline = Instant::now() + STOPPED_WITHIN;
             while self.process.try_wait()?.is_none() {
                 if Instant::now() > deadline {
                     self.process.kill()?;
                     self.process.wait()?;
-                    bail!("the Docker engine did not stop within {STOPPED_WITHIN:?}; killed");
+                    bail!("the engine did not stop within {STOPPED_WITHIN:?}; killed");
                 }
                 std::thread::sleep(LOOK_EVERY / 4);
             }
@@ -159,6 +164,47 @@ fn start_own(directory: &Path) -> Result<Engine> {
     wait_until_ready(&mut ours.process, &ready)
         .with_context(|| format!("the Docker engine did not start; see {}", log.display()))?;
     ping(&socket)?;
+    let engine = Engine { socket, ours: Some(ours) };
+    remove_leftovers(&engine)?;
+    Ok(engine)
+}
+
+fn start_podman(directory: &Path) -> Result<Engine> {
+    fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+    let runtime = runtime_directory(directory)?;
+    let socket = runtime.join("sock");
+    let log = directory.join("log");
+    let output = fs::File::create(&log).with_context(|| log.display().to_string())?;
+    let podman = find("podman").context("`podman` is missing; install `podman`")?;
+    let mut command = Command::new("setpriv");
+    command
+        // Its mounts end with it.
+        .args(["--pdeathsig", "TERM", "unshare", "--net", "--mount"])
+        .arg(podman)
+        .arg("--root")
+        .arg(directory.join("data"))
+        .arg("--runroot")
+        .arg(runtime.join("run"))
+        // Nothing here is started by systemd, and Debian has this one for Docker anyway.
+        .args(["--cgroup-manager", "cgroupfs", "--runtime", "runc", "--events-backend", "file"])
+        .args(["system", "service", "--time", "0"])
+        .arg(format!("unix://{}", socket.display()))
+        .stdin(Stdio::null())
+        .stderr(output.try_clone()?)
+        .stdout(output);
+    let process = command.spawn().context("cannot start `setpriv` (package util-linux)")?;
+    let mut ours = Ours { process, runtime };
+    let deadline = Instant::now() + READY_WITHIN;
+    // It tells nobody when it is ready.
+    while ping(&socket).is_err() {
+        if let Some(status) = ours.process.try_wait()? {
+            bail!("Podman ended ({status}); see {}", log.display());
+        }
+        if Instant::now() > deadline {
+            bail!("Podman was not ready within {READY_WITHIN:?}; see {}", log.display());
+        }
+        std::thread::sleep(LOOK_EVERY / 4);
+    }
     let engine = Engine { socket, ours: Some(ours) };
     remove_leftovers(&engine)?;
     Ok(engine)

@@ -18,6 +18,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("mmdebstrap", "mmdebstrap"),
     ("bwrap", "bubblewrap"),
     ("newuidmap", "uidmap"),
+    ("podman", "podman"),
 ];
 /// Where programs of root are; the path of an ordinary login leaves these out.
 const ALSO: &[&str] = &["/usr/local/sbin", "/usr/sbin", "/sbin"];

@@ -14,6 +14,7 @@ use clawpen_engine::backend::Sandbox;
 use clawpen_engine::call::{self, About, Done, Keeping, Open, OpenError, Prepared, Tally, Target};
 use clawpen_engine::channel::{CallError, Captured, Command};
 use clawpen_engine::config_store::{self, Store};
+use clawpen_engine::images::Kind;
 use clawpen_engine::lifecycle::How;
 use clawpen_engine::terminal::{self, RawMode, Source, Streams, Tty};
 use clawpen_engine::yard::Yard;
@@ -21,7 +22,7 @@ use clawpen_wire::supervisor::{End, EnvVar, ErrorCode, Exited, StdinMode};
 use serde_json::json;
 
 use super::CommandError;
-use crate::args::{ExecArgs, Format, ShellArgs, TargetArgs};
+use crate::args::{ExecArgs, Format, OnMissingImage, ShellArgs, TargetArgs};
 use crate::exit::{self, Outcome};
 use crate::output::{Output, safe};
 
@@ -43,6 +44,7 @@ pub(crate) fn run(args: &ExecArgs, output: &Output) -> Outcome {
         timeout: args.timeout,
         input,
         terminal: if args.tty { Wants::Input } else { Wants::Nothing },
+        on_missing: args.build.on_missing(),
     };
     let done = if args.background.background {
         in_background(
@@ -70,6 +72,7 @@ pub(crate) fn shell(args: &ShellArgs, output: &Output) -> Outcome {
         timeout: None,
         input: Wants::Input,
         terminal: if is_terminal { Wants::Input } else { Wants::Nothing },
+        on_missing: args.build.on_missing(),
     };
     in_sandbox(&job, &args.target, output).unwrap_or_else(|error| failed(&error, output))
 }
@@ -82,6 +85,7 @@ struct Job<'a> {
     timeout: Option<f64>,
     input: Wants,
     terminal: Wants,
+    on_missing: OnMissingImage,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -212,7 +216,7 @@ fn in_sandbox(
 ) -> Result<Outcome, CommandError> {
     let opened = prepare(target, output)?;
     let command = command(job, &opened.prepared, output)?;
-    let done = opened.run(&about(target, "exec"), output, |open, tally| {
+    let done = with_image(&opened, job, target, output, |open, tally| {
         attended(job, &command, open.sandbox(), tally)
     })?;
     outcome(done.value, &command, output)
@@ -227,7 +231,7 @@ fn in_background(
 ) -> Result<Outcome, CommandError> {
     let opened = prepare(target, output)?;
     let command = command(job, &opened.prepared, output)?;
-    let done = opened.run(&about(target, "exec"), output, |open, _| {
+    let done = with_image(&opened, job, target, output, |open, _| {
         open.sandbox().channel().and_then(|channel| channel.start(&command, KEPT_BYTES))
     })?;
     let started = match done.value {
@@ -243,6 +247,27 @@ fn in_background(
         }))?,
     }
     Ok(Outcome::Done)
+}
+
+/// Runs the call; with `--build`, an image of ours that is missing is made first and the call is made again.
+fn with_image<T>(
+    opened: &Opened,
+    job: &Job<'_>,
+    target: &TargetArgs,
+    output: &Output,
+    mut work: impl FnMut(&mut Open<'_>, &mut Tally) -> T,
+) -> Result<Done<T>, CommandError> {
+    let about = about(target, "exec");
+    let done = opened.run(&about, output, &mut work);
+    let missing = match (&done, job.on_missing) {
+        (Err(CommandError::Open(error)), OnMissingImage::Build) => {
+            error.missing_image().and_then(Kind::of_image)
+        }
+        (Ok(_) | Err(_), OnMissingImage::Build | OnMissingImage::Fail) => None,
+    };
+    let Some(kind) = missing else { return done };
+    super::image::make_missing(kind, opened.prepared.state_dir(), output)?;
+    opened.run(&about, output, work)
 }
 
 /// Runs the command with our streams; the terminal is as it was when this returns, however it does.
@@ -337,7 +362,7 @@ fn as_json(job: &Job<'_>, target: &TargetArgs, output: &Output) -> Result<Outcom
         io::stdin().lock().take(JSON_INPUT).read_to_end(&mut input)?;
         captured = captured.with_input(input);
     }
-    let done = opened.run(&about(target, "exec"), output, |open, tally| {
+    let done = with_image(&opened, job, target, output, |open, tally| {
         let channel = open.sandbox().channel()?;
         let ended = channel.exec(&command, &mut tally.count(&mut captured));
         note_end(&ended, tally);

@@ -1,4 +1,4 @@
-//! Sandboxes that are containers of a Docker engine on this machine.
+//! Sandboxes that are containers of a Docker or Podman engine on this machine.
 //!
 //! Takes a checked [`ContainerSpec`]; gives a [`Pen`]: a running container that is exactly that,
 //! with our supervisor as its first process, whose facts hold. There is no other way in: nothing
@@ -17,7 +17,8 @@
 //! want is left alone: see [`Sight`].
 
 mod cgroup;
-mod engine;
+mod endpoint;
+pub(crate) mod engine;
 mod failure;
 mod find;
 mod inspection;
@@ -38,11 +39,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ImageInspect};
-use clawpen_rules::container::ContainerSpec;
+use clawpen_rules::container::{ContainerSpec, Network};
 use clawpen_wire::pen::Lifetime;
 use sha2::{Digest as _, Sha256};
 
-pub use self::engine::locate;
+pub use self::endpoint::{Endpoint, TlsFiles, locate};
 pub use self::failure::{Action, DockerFailure};
 pub use self::find::{Restarted, Seen, Sight, Survivor, Swept};
 pub(crate) use self::find::{about, noted_process};
@@ -51,7 +52,7 @@ pub use self::pen::{Pen, StartError};
 
 use self::engine::Engine;
 use self::meeting::{Life, MeetingPlace, Met, Watch};
-use self::request::{OurMounts, Stay};
+use self::request::{Around, Labels, OurMounts, Stay};
 use self::user::UserFiles;
 use super::Witness;
 use crate::faults;
@@ -68,6 +69,7 @@ const STATE_LABEL: &str = "clawpen.state";
 #[derive(Debug)]
 pub struct DockerBackend {
     engine: Arc<Engine>,
+    /// As the registry keeps it.
     endpoint: String,
     home: PathBuf,
     /// What our containers are known by.
@@ -102,23 +104,30 @@ pub struct Container {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AtTheEnd {
     Remove,
+    /// It was there before us and is to be there after us, but nobody may meet it as it is.
+    Kill,
     Leave,
 }
 
 impl DockerBackend {
-    /// Connects to the engine at `socket`. What containers need is kept below `home`, a directory of
+    /// Connects to an engine. What containers need is kept below `home`, a directory of
     /// ours; `supervisor` is the binary that becomes their first process.
     pub fn connect(
-        socket: &Path,
+        endpoint: &Endpoint,
         home: &Path,
         supervisor: &'static [u8],
     ) -> Result<Self, DockerFailure> {
-        let engine = Arc::new(Engine::connect(socket)?);
+        let engine = Arc::new(Engine::connect(endpoint)?);
+        let recorded = endpoint.record()?;
         let local = |cause| DockerFailure::Local { what: "make", path: home.to_owned(), cause };
         DirBuilder::new().recursive(true).mode(0o700).create(home).map_err(local)?;
         let mark = mark(&fs::canonicalize(home).map_err(local)?);
-        let endpoint = socket.to_string_lossy().into_owned();
-        Ok(Self { engine, endpoint, home: home.to_owned(), mark, supervisor })
+        Ok(Self { engine, endpoint: recorded, home: home.to_owned(), mark, supervisor })
+    }
+
+    /// Whose work the engine is.
+    fn maker(&self) -> engine::Make {
+        self.engine.about().make
     }
 
     /// Makes and starts a container of the spec's own name and waits for its supervisor. On failure
@@ -144,19 +153,21 @@ impl DockerBackend {
         self.check_abilities(spec)?;
         let supervisor = self.supervisor_file()?;
         let place = MeetingPlace::make(&self.home.join("run"))?;
-        let ours = OurMounts { supervisor: &supervisor, meeting_place: &place.inside() };
+        let inside = place.inside();
+        let ours = OurMounts { supervisor: &supervisor, meeting_place: &inside };
         let stay = match lifetime {
             Lifetime::UntilDisconnect => Stay::Removed,
             Lifetime::Persistent => Stay::Kept,
         };
-        let mut asked = request::build(spec, &image, ours, stay)?;
+        let mut asked = request::build(spec, &image, &self.around(spec, ours, stay)?)?;
         let labels = asked.labels.get_or_insert_default();
         labels.insert(RUN_LABEL.to_owned(), place.id().to_owned());
         labels.insert(STATE_LABEL.to_owned(), self.mark.clone());
         let watch = place.watch()?;
         faults::reached("docker.placed");
         let (sent, asked) = switches::spoiled(asked);
-        let id = self.engine.create(name, sent)?;
+        let created = self.engine.create(name, sent);
+        let id = created.map_err(|failure| sees(failure, &inside))?;
         // From here on the value removes the container, whatever happens.
         let mut container = Container {
             engine: Arc::clone(&self.engine),
@@ -179,11 +190,24 @@ impl DockerBackend {
         container.user = container.find_user(spec, &image)?;
         container.place.lay_out(&plan::bytes(spec, &image, container.user, lifetime)?)?;
         faults::reached("docker.planned");
-        container.start(&asked, image.id.as_deref().unwrap_or_default())?;
+        let started = container.start(&asked, image.id.as_deref().unwrap_or_default());
+        started.map_err(|failure| sees(failure, &inside))?;
         faults::reached("docker.started");
         let stream = container.meet(&watch)?;
         faults::reached("docker.met");
         Ok((container, stream))
+    }
+
+    /// What a request depends on besides the spec and its image.
+    fn around<'a>(
+        &'a self,
+        spec: &ContainerSpec,
+        ours: OurMounts<'a>,
+        stay: Stay,
+    ) -> Result<Around<'a>, DockerFailure> {
+        let network = self.network(spec)?;
+        let engine = self.engine.about();
+        Ok(Around { ours, stay, engine, network, labels: Labels::of_this_machine() })
     }
 
     /// What the registry keeps of a container.
@@ -193,6 +217,30 @@ impl DockerBackend {
             endpoint: self.endpoint.clone(),
             state_label: self.mark.clone(),
         }
+    }
+
+    /// What the engine is told of the network. A name is looked up first: it may lead to the host's
+    /// own network, and a joined container may be replaced by another one of its name.
+    fn network(&self, spec: &ContainerSpec) -> Result<String, DockerFailure> {
+        Ok(match spec.network() {
+            Network::None => "none".to_owned(),
+            Network::EngineDefault => "default".to_owned(),
+            Network::Named(name) if name == "bridge" => name.clone(),
+            Network::Named(name) => {
+                let found = self.engine.network(name)?;
+                if found.driver.as_deref() == Some("host") {
+                    return Err(DockerFailure::HostNetwork { name: name.clone() });
+                }
+                name.clone()
+            }
+            Network::Joined(name) => match self.engine.inspect(name) {
+                Ok(found) => format!("container:{}", found.id.unwrap_or_else(|| name.clone())),
+                Err(DockerFailure::Refused { status: 404, .. }) => {
+                    return Err(DockerFailure::NoSuchContainer { name: name.clone() });
+                }
+                Err(failure) => return Err(failure),
+            },
+        })
     }
 
     /// An engine without `AppArmor` takes a profile's name and does nothing with it.
@@ -282,7 +330,7 @@ impl Container {
         spec: &ContainerSpec,
         image: &ImageInspect,
     ) -> Result<(u32, u32), DockerFailure> {
-        let name = request::user(spec, image);
+        let name = request::user(spec, image, self.engine.about()).name;
         let text = |path| -> Result<String, DockerFailure> {
             let file = self.engine.file(&self.id, path)?.unwrap_or_default();
             Ok(String::from_utf8_lossy(&file).into_owned())
@@ -300,7 +348,8 @@ impl Container {
     fn start(&mut self, asked: &ContainerCreateBody, image: &str) -> Result<(), DockerFailure> {
         self.engine.start(&self.id)?;
         self.inspection = self.look()?.ok_or_else(|| self.ended(None))?;
-        let differences = inspection::differences(asked, image, &self.inspection);
+        let differences =
+            inspection::differences(asked, image, &self.inspection, self.engine.about().make);
         if !differences.is_empty() {
             return Err(DockerFailure::Differs(differences));
         }
@@ -345,11 +394,13 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        if self.at_the_end == AtTheEnd::Remove {
-            // The failure that led here is the one to report; a container that stays is listed
-            // under its label.
-            let _unremoved = self.engine.remove(&self.id);
-        }
+        // The failure that led here is the one to report; a container that stays is listed under
+        // its label.
+        let _failed = match self.at_the_end {
+            AtTheEnd::Remove => self.engine.remove(&self.id),
+            AtTheEnd::Kill => self.engine.kill(&self.id),
+            AtTheEnd::Leave => Ok(()),
+        };
     }
 }
 
@@ -366,13 +417,33 @@ fn first_process(inspection: &ContainerInspectResponse) -> Option<u32> {
     u32::try_from(pid).ok().filter(|pid| *pid > 0)
 }
 
-/// The supervisor is a program of this machine's kind.
-fn check_kind(spec: &ContainerSpec, image: &ImageInspect) -> Result<(), DockerFailure> {
-    let ours = match std::env::consts::ARCH {
+/// An engine that does not find our own directory is not on this machine, or is not ours to use.
+fn sees(failure: DockerFailure, inside: &Path) -> DockerFailure {
+    match failure {
+        DockerFailure::Refused { message, .. }
+            if message.contains(&*inside.to_string_lossy())
+                && ["does not exist", "no such file", "permission denied"]
+                    .iter()
+                    .any(|words| message.to_ascii_lowercase().contains(words)) =>
+        {
+            DockerFailure::Elsewhere { path: inside.to_owned() }
+        }
+        other => other,
+    }
+}
+
+/// This machine's kind, as engines write it.
+pub(crate) fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
-    };
+    }
+}
+
+/// The supervisor is a program of this machine's kind.
+fn check_kind(spec: &ContainerSpec, image: &ImageInspect) -> Result<(), DockerFailure> {
+    let ours = architecture();
     let os = image.os.as_deref().unwrap_or("linux");
     let architecture = image.architecture.as_deref().unwrap_or(ours);
     if os == "linux" && architecture == ours {

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use super::about::About;
 use super::lock::NameLock;
 use super::{EnsureError, Lifecycle};
-use crate::backend::docker::Sight;
+use crate::backend::docker::{self, Endpoint, Sight};
 use crate::backend::{docker_home, native};
 use crate::process_identity::Living;
 use crate::registry::{Holder, Identity, Row, State};
@@ -113,8 +113,7 @@ impl Lifecycle<'_> {
             // A container that is gone; one that stopped is not, and neither is one whose engine is
             // silent.
             (State::Ready, Some(Identity::Docker(identity))) => {
-                let socket = Path::new(&identity.endpoint);
-                let engine = self.engines.docker_at(socket, self.state_dir);
+                let engine = self.engines.docker_of(identity, self.state_dir);
                 let seen = engine.and_then(|engine| engine.look(&identity.container_id));
                 if matches!(seen, Ok(Sight::Absent)) { wrong } else { right(None) }
             }
@@ -152,19 +151,26 @@ impl Lifecycle<'_> {
             return Ok(());
         }
         let rows = self.registry().list()?;
-        let endpoint = |row: &Row| match &row.identity {
-            Some(Identity::Docker(identity)) => Some(PathBuf::from(&identity.endpoint)),
-            Some(Identity::Native(_)) | None => None,
-        };
-        let ours: HashSet<PathBuf> = rows.iter().filter_map(endpoint).collect();
-        let mut sockets = ours.clone();
-        sockets.extend(crate::backend::docker::locate(|name| std::env::var(name).ok()).ok());
-        for socket in sockets {
-            let engine = match self.engines.docker_at(&socket, self.state_dir) {
+        let mut ours = HashSet::new();
+        for row in &rows {
+            match &row.identity {
+                Some(Identity::Docker(identity)) => match Endpoint::recorded(&identity.endpoint) {
+                    Ok(endpoint) => {
+                        ours.insert(endpoint);
+                    }
+                    Err(error) => found.problems.push(chain(&error)),
+                },
+                Some(Identity::Native(_)) | None => {}
+            }
+        }
+        let mut endpoints = ours.clone();
+        endpoints.extend(docker::locate(|name| std::env::var(name).ok()).ok());
+        for endpoint in endpoints {
+            let engine = match self.engines.docker_at(&endpoint, self.state_dir) {
                 Ok(engine) => engine,
                 Err(error) => {
                     // Worth telling only if something stands there.
-                    if ours.contains(&socket) {
+                    if ours.contains(&endpoint) {
                         found.problems.push(chain(&error));
                     }
                     continue;

@@ -1,7 +1,5 @@
 //! What is there of a sandbox that is written down, in the words of `rules::reuse`.
 
-use std::path::Path;
-
 use clawpen_rules::reuse::{self, Activity, Container, Mounts, Reach, Seen};
 use clawpen_rules::timestamp::Moment;
 use clawpen_wire::supervisor::{OLDEST_VERSION, ProcessEntry, ProcessState, VERSION};
@@ -62,8 +60,7 @@ impl Lifecycle<'_> {
                 if docker::noted_process(&home, &identity.container_id).is_some() {
                     return Ok(Some(reuse::State::Running));
                 }
-                let endpoint = Path::new(&identity.endpoint);
-                let engine = self.engines.docker_at(endpoint, self.state_dir);
+                let engine = self.engines.docker_of(identity, self.state_dir);
                 let engine = engine.map_err(|cause| reach(cause.into()))?;
                 match engine.look(&identity.container_id).map_err(|cause| reach(cause.into()))? {
                     Sight::Absent => Ok(None),

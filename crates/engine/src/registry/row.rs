@@ -56,7 +56,7 @@ pub struct NativeIdentity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DockerIdentity {
     pub container_id: String,
-    /// The engine's socket.
+    /// The engine, as `backend::docker::Endpoint` writes itself down.
     pub endpoint: String,
     /// Its label that names our state directory.
     pub state_label: String,

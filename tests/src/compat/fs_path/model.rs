@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const FIXTURE: &str = include_str!("../../../corpus/fs-path.fixture.json");
 
-fn fixture() -> &'static Value {
+pub(super) fn fixture() -> &'static Value {
     static PARSED: OnceLock<Value> = OnceLock::new();
     PARSED.get_or_init(|| serde_json::from_str(FIXTURE).unwrap_or_default())
 }

@@ -1,87 +1,156 @@
-//! Where the Docker engine is, and one thread's worth of talking to it.
+//! One thread's worth of talking to an engine: Docker 20.10 or newer, or Podman by its Docker socket.
 //!
-//! Calls are synchronous: each runs on a runtime of the calling thread and has a deadline. Only a
-//! socket of this machine will do: the supervisor is reached through a directory that both sides
-//! see, and proven by a process number that both sides know.
+//! Calls are synchronous: each runs on a runtime of the calling thread and has a deadline. What kind
+//! of engine it is ([`About`]) is asked once, at the start; an engine that we could not use anyway is
+//! refused there, with what to do about it.
+
+mod images;
+
+pub use self::images::Gone;
+pub(crate) use self::images::{Build, Import};
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
+use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use bollard::errors::Error;
 use bollard::models::{
-    ContainerCreateBody, ContainerInspectResponse, ContainerSummary, ImageInspect, SystemInfo,
+    ContainerCreateBody, ContainerInspectResponse, ContainerSummary, ImageInspect, NetworkInspect,
+    SystemInfo, SystemVersion,
 };
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, DownloadFromContainerOptionsBuilder, InspectContainerOptions,
-    ListContainersOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder,
-    StartContainerOptions, WaitContainerOptionsBuilder,
+    InspectNetworkOptions, KillContainerOptions, ListContainersOptionsBuilder, LogsOptionsBuilder,
+    RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptionsBuilder,
 };
 use bollard::{API_DEFAULT_VERSION, Docker};
 use futures_util::StreamExt as _;
 
+use super::endpoint::{self, Endpoint, TlsFiles};
 use super::failure::{Action, DockerFailure};
 use super::user;
+use crate::images::how_to_make;
 
-const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
 /// For every call; the slowest one (start) takes a fifth of a second, or some seconds on a busy disk.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// As much as an error message can use.
 const LOG_BYTES: usize = 2048;
 /// A list of users longer than this is none.
 const ARCHIVE_BYTES: usize = 4 * 1024 * 1024;
-/// The image of a config that names none.
-const DEFAULT_IMAGE: &str = "openclaw-sandbox:bookworm-slim";
-
-/// Finds the engine's socket as its own command line would, from `DOCKER_HOST` and `DOCKER_CONTEXT`.
-pub fn locate(variable: impl Fn(&str) -> Option<String>) -> Result<PathBuf, DockerFailure> {
-    let set = |name| variable(name).filter(|value| !value.is_empty());
-    if let Some(host) = set("DOCKER_HOST") {
-        return match host.strip_prefix("unix://") {
-            Some(path) if path.starts_with('/') => Ok(path.into()),
-            _ => Err(DockerFailure::Remote { origin: "DOCKER_HOST", host }),
-        };
-    }
-    // A context may lead anywhere; only its name is at hand.
-    match set("DOCKER_CONTEXT") {
-        Some(host) if host != "default" => {
-            Err(DockerFailure::Remote { origin: "DOCKER_CONTEXT", host })
-        }
-        Some(_) | None => Ok(DEFAULT_SOCKET.into()),
-    }
-}
+/// The API of Docker 20.10.
+const OLDEST_API: (u32, u32) = (1, 41);
+/// How often an engine is asked to remove a container before its error is believed.
+const REMOVE_TRIES: u32 = 4;
 
 /// An engine that has answered.
 #[derive(Debug)]
-pub(super) struct Engine {
+pub(crate) struct Engine {
     api: Docker,
     runtime: tokio::runtime::Runtime,
+    about: About,
+}
+
+/// What is different from one engine to the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct About {
+    pub(crate) make: Make,
+    pub(crate) version: String,
+    pub(crate) owner: Owner,
+}
+
+/// Whose work it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Make {
+    Docker,
+    Podman,
+}
+
+impl Make {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+        }
+    }
+}
+
+/// Who it runs as. In an engine without root, root of a container is that user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Root,
+    User,
 }
 
 impl Engine {
-    /// Connects and agrees on a version of the API.
-    pub(super) fn connect(socket: &Path) -> Result<Self, DockerFailure> {
-        reach(socket)?;
+    /// Connects, agrees on a version of the API and finds out what it is.
+    pub(crate) fn connect(endpoint: &Endpoint) -> Result<Self, DockerFailure> {
+        reach(endpoint)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(DockerFailure::Runtime)?;
-        let path = socket.to_string_lossy();
-        let docker = Docker::connect_with_unix(&path, DEADLINE.as_secs(), API_DEFAULT_VERSION)
-            .map_err(|cause| failure(Action::Connect, cause))?;
-        let api = runtime
-            .block_on(docker.negotiate_version())
-            .map_err(|cause| failure(Action::Connect, cause))?;
-        Ok(Self { api, runtime })
+        let greet = |cause| failure(Action::Connect, cause);
+        let docker = match endpoint {
+            Endpoint::Unix(socket) => {
+                let path = socket.to_string_lossy();
+                Docker::connect_with_unix(&path, DEADLINE.as_secs(), API_DEFAULT_VERSION)
+            }
+            Endpoint::Tls { address, files } => connect_with_tls(address, files),
+        };
+        let docker = docker.map_err(greet)?;
+        let version = runtime.block_on(docker.version()).map_err(greet)?;
+        check_version(&version, endpoint)?;
+        let api = runtime.block_on(docker.negotiate_version()).map_err(greet)?;
+        let about = About {
+            make: make(&version),
+            version: version.version.unwrap_or_default(),
+            owner: Owner::Root,
+        };
+        let mut engine = Self { api, runtime, about };
+        let is_rootless = match (is_somebodys(endpoint), engine.about.make, endpoint) {
+            (false, ..) => false,
+            // Podman does not say it; whose socket it is does.
+            (true, Make::Podman, Endpoint::Unix(_)) => true,
+            (true, ..) => engine.is_rootless()?,
+        };
+        if is_rootless {
+            engine.about.owner = Owner::User;
+        }
+        Ok(engine)
     }
 
-    pub(super) fn image(&self, name: &str) -> Result<ImageInspect, DockerFailure> {
+    pub(crate) const fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn is_rootless(&self) -> Result<bool, DockerFailure> {
+        let options = self.abilities()?.security_options.unwrap_or_default();
+        Ok(options.iter().any(|option| option.starts_with("name=rootless")))
+    }
+
+    /// A network that containers can be put on.
+    pub(super) fn network(&self, name: &str) -> Result<NetworkInspect, DockerFailure> {
+        let options = None::<InspectNetworkOptions>;
+        match self.runtime.block_on(self.api.inspect_network(name, options)) {
+            Err(Error::DockerResponseServerError { status_code: 404, .. }) => {
+                Err(DockerFailure::NoNetwork { name: name.to_owned() })
+            }
+            found => found.map_err(|cause| failure(Action::Inspect, cause)),
+        }
+    }
+
+    pub(crate) fn image(&self, name: &str) -> Result<ImageInspect, DockerFailure> {
         match self.runtime.block_on(self.api.inspect_image(name)) {
             Err(Error::DockerResponseServerError { status_code: 404, .. }) => {
-                Err(DockerFailure::ImageMissing { image: name.to_owned(), build: build(name) })
+                Err(DockerFailure::ImageMissing {
+                    image: name.to_owned(),
+                    build: how_to_make(name),
+                })
             }
             found => found.map_err(|cause| failure(Action::InspectImage, cause)),
         }
@@ -124,16 +193,30 @@ impl Engine {
         self.run(Action::List, self.api.list_containers(Some(options)))
     }
 
+    /// Kills a container, which stays.
+    pub(super) fn kill(&self, id: &str) -> Result<(), DockerFailure> {
+        self.run(Action::Stop, self.api.kill_container(id, None::<KillContainerOptions>))
+    }
+
     /// Kills and removes a container and its own volumes. One that is gone already is no failure.
     pub(super) fn remove(&self, id: &str) -> Result<(), DockerFailure> {
-        let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-        match self.runtime.block_on(self.api.remove_container(id, Some(options))) {
-            Ok(()) | Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(()),
-            // Someone else's removal is under way, such as the container's own.
-            Err(Error::DockerResponseServerError { status_code: 409, .. }) => {
-                self.wait_until_gone(id)
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+            match self.runtime.block_on(self.api.remove_container(id, Some(options))) {
+                Ok(()) | Err(Error::DockerResponseServerError { status_code: 404, .. }) => {
+                    return Ok(());
+                }
+                // Someone else's removal is under way, such as the container's own.
+                Err(Error::DockerResponseServerError { status_code: 409, .. }) => {
+                    return self.wait_until_gone(id);
+                }
+                // Podman cannot kill a container that is ending by itself; once it has ended, it goes.
+                Err(Error::DockerResponseServerError { status_code: 500, .. })
+                    if tries < REMOVE_TRIES => {}
+                Err(cause) => return Err(failure(Action::Remove, cause)),
             }
-            Err(cause) => Err(failure(Action::Remove, cause)),
         }
     }
 
@@ -206,17 +289,75 @@ impl Engine {
 }
 
 /// Tells the ways apart in which an engine is not there; the client library does not.
-fn reach(socket: &Path) -> Result<(), DockerFailure> {
-    let socket = socket.to_path_buf();
-    match UnixStream::connect(&socket) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(match error.kind() {
-            io::ErrorKind::NotFound => DockerFailure::NoEngine { socket },
-            io::ErrorKind::PermissionDenied => DockerFailure::NoPermission { socket },
-            io::ErrorKind::ConnectionRefused => DockerFailure::EngineDown { socket },
-            _ => DockerFailure::Local { what: "connect to", path: socket, cause: error },
-        }),
+fn reach(endpoint: &Endpoint) -> Result<(), DockerFailure> {
+    let reached = match endpoint {
+        Endpoint::Unix(socket) => UnixStream::connect(socket).map(drop),
+        Endpoint::Tls { address, files } => {
+            for file in [&files.ca, &files.certificate, &files.key] {
+                readable(file)?;
+            }
+            TcpStream::connect(address).map(drop)
+        }
+    };
+    let Err(cause) = reached else { return Ok(()) };
+    let engine = endpoint.text();
+    Err(match cause.kind() {
+        io::ErrorKind::NotFound => {
+            let others = endpoint::others(|name| std::env::var(name).ok());
+            DockerFailure::NoEngine { engine, others }
+        }
+        io::ErrorKind::PermissionDenied => DockerFailure::NoPermission { engine },
+        io::ErrorKind::ConnectionRefused => DockerFailure::EngineDown { engine },
+        _ => DockerFailure::Local { what: "connect to", path: engine.into(), cause },
+    })
+}
+
+fn readable(file: &Path) -> Result<(), DockerFailure> {
+    let failed =
+        |cause| DockerFailure::Local { what: "read the certificate", path: file.into(), cause };
+    std::fs::File::open(file).map(drop).map_err(failed)
+}
+
+fn connect_with_tls(address: &str, files: &TlsFiles) -> Result<Docker, Error> {
+    // Fails if there is one already, which will do as well.
+    let _set = rustls::crypto::ring::default_provider().install_default();
+    let TlsFiles { ca, certificate, key } = files;
+    Docker::connect_with_ssl(address, key, certificate, ca, DEADLINE.as_secs(), API_DEFAULT_VERSION)
+}
+
+/// Says whether somebody but root may have started it. Asking the engine costs more.
+fn is_somebodys(endpoint: &Endpoint) -> bool {
+    let Some(socket) = endpoint.socket() else { return true };
+    std::fs::metadata(socket).is_ok_and(|found| found.uid() != 0)
+}
+
+fn make(version: &SystemVersion) -> Make {
+    let mut parts = version.components.iter().flatten();
+    if parts.any(|part| part.name.to_ascii_lowercase().contains("podman")) {
+        return Make::Podman;
     }
+    Make::Docker
+}
+
+/// The supervisor is a program of this machine, and speaks to nothing older.
+fn check_version(version: &SystemVersion, endpoint: &Endpoint) -> Result<(), DockerFailure> {
+    let api = version.api_version.as_deref().unwrap_or_default();
+    let number = |text: &str| text.parse::<u32>().ok();
+    let api_number = api.split_once('.').and_then(|(a, b)| Some((number(a)?, number(b)?)));
+    if api_number.is_some_and(|found| found < OLDEST_API) {
+        let version = version.version.clone().unwrap_or_default();
+        return Err(DockerFailure::TooOld { engine: endpoint.text(), version });
+    }
+    let os = version.os.as_deref().unwrap_or("linux");
+    let architecture = version.arch.as_deref().unwrap_or(super::architecture());
+    if os == "linux" && architecture == super::architecture() {
+        return Ok(());
+    }
+    Err(DockerFailure::EngineKind {
+        engine: endpoint.text(),
+        kind: format!("{os}/{architecture}"),
+        ours: format!("linux/{}", super::architecture()),
+    })
 }
 
 fn failure(action: Action, cause: Error) -> DockerFailure {
@@ -228,54 +369,57 @@ fn failure(action: Action, cause: Error) -> DockerFailure {
     }
 }
 
-/// The command that makes an image.
-fn build(image: &str) -> String {
-    if image == DEFAULT_IMAGE {
-        return format!(
-            "mmdebstrap --variant=minbase --include=bash,ca-certificates,curl,git,jq,python3,ripgrep \
-             bookworm - | docker import - {image}"
-        );
-    }
-    format!("docker pull {image}` or `docker build -t {image} .")
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-
-    #[test]
-    fn only_a_socket_of_this_machine_will_do() {
-        check(&[], Ok("/var/run/docker.sock"));
-        check(&[("DOCKER_HOST", "")], Ok("/var/run/docker.sock"));
-        check(&[("DOCKER_CONTEXT", "default")], Ok("/var/run/docker.sock"));
-        check(&[("DOCKER_HOST", "unix:///run/x.sock"), ("DOCKER_CONTEXT", "y")], Ok("/run/x.sock"));
-        check(&[("DOCKER_HOST", "unix://x.sock")], Err("unix://x.sock"));
-        check(&[("DOCKER_HOST", "tcp://10.0.0.1:2375")], Err("tcp://10.0.0.1:2375"));
-        check(&[("DOCKER_HOST", "ssh://me@there")], Err("ssh://me@there"));
-        check(&[("DOCKER_CONTEXT", "desktop-linux")], Err("desktop-linux"));
-    }
-
-    #[track_caller]
-    fn check(variables: &[(&str, &str)], expected: Result<&str, &str>) {
-        let variable = |name: &str| {
-            let found = variables.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| (*value).to_owned())
-        };
-        let found = match locate(variable) {
-            Ok(path) => Ok(path.display().to_string()),
-            Err(DockerFailure::Remote { host, .. }) => Err(host),
-            Err(other) => panic!("{other}"),
-        };
-        let expected = expected.map(str::to_owned).map_err(str::to_owned);
-        assert_eq!(found, expected, "{variables:?}");
-    }
 
     #[test]
     fn an_engine_that_is_not_there_is_told_from_one_that_is_down() {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("s");
-        assert!(matches!(Engine::connect(&socket), Err(DockerFailure::NoEngine { .. })));
+        let endpoint = Endpoint::Unix(socket.clone());
+        assert!(matches!(Engine::connect(&endpoint), Err(DockerFailure::NoEngine { .. })));
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
-        assert!(matches!(Engine::connect(&socket), Err(DockerFailure::EngineDown { .. })));
+        assert!(matches!(Engine::connect(&endpoint), Err(DockerFailure::EngineDown { .. })));
+    }
+
+    #[test]
+    fn certificates_that_are_missing_are_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name| directory.path().join(name);
+        let files = TlsFiles { ca: file("ca"), certificate: file("c"), key: file("k") };
+        let endpoint = Endpoint::Tls { address: "127.0.0.1:1".to_owned(), files };
+        let failure = Engine::connect(&endpoint).unwrap_err();
+        assert!(failure.to_string().contains(&file("ca").display().to_string()), "{failure}");
+    }
+
+    #[track_caller]
+    fn check(version: serde_json::Value, expected: Result<Make, &str>) {
+        let version: SystemVersion = serde_json::from_value(version).unwrap();
+        let endpoint = Endpoint::Unix("/s".into());
+        let found = check_version(&version, &endpoint).map(|()| make(&version));
+        let found = found.map_err(|failure| failure.to_string());
+        match (&found, expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(*found, expected),
+            (Err(said), Err(part)) => assert!(said.contains(part), "{said}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_engine_of_another_kind_or_age_is_refused() {
+        let ours = crate::backend::docker::architecture();
+        let engine = json!([{"Name": "Engine", "Version": "20.10.24"}]);
+        check(
+            json!({"ApiVersion": "1.41", "Os": "linux", "Arch": ours, "Components": engine}),
+            Ok(Make::Docker),
+        );
+        let podman = json!([{"Name": "Podman Engine", "Version": "4.3.1"}]);
+        check(json!({"ApiVersion": "1.41", "Components": podman}), Ok(Make::Podman));
+        check(json!({"ApiVersion": "1.40", "Version": "19.03.1"}), Err("19.03.1"));
+        check(json!({"ApiVersion": "1.54", "Os": "linux", "Arch": "s390x"}), Err("linux/s390x"));
+        check(json!({"ApiVersion": "1.54", "Os": "windows", "Arch": ours}), Err("windows/"));
     }
 }

@@ -17,11 +17,18 @@ use crate::facts::ObserveError;
 pub enum Action {
     Connect,
     InspectImage,
+    PullImage,
+    BuildImage,
+    ImportImage,
+    ListImages,
+    RemoveImage,
+    ExportImage,
     Create,
     ReadFile,
     Start,
     Inspect,
     List,
+    Stop,
     Remove,
 }
 
@@ -30,11 +37,18 @@ impl Action {
         match self {
             Self::Connect => "greet it",
             Self::InspectImage => "inspect the image",
+            Self::PullImage => "pull the image",
+            Self::BuildImage => "build the image",
+            Self::ImportImage => "import the image",
+            Self::ListImages => "list its images",
+            Self::RemoveImage => "remove the image",
+            Self::ExportImage => "export the image",
             Self::Create => "create the container",
             Self::ReadFile => "read the image's list of users",
             Self::Start => "start the container",
             Self::Inspect => "inspect the container",
             Self::List => "list containers",
+            Self::Stop => "stop the container",
             Self::Remove => "remove the container",
         }
     }
@@ -43,17 +57,54 @@ impl Action {
 /// A failure of the Docker backend. Whatever was made on the way is gone again, unless it says so.
 #[derive(Debug, thiserror::Error)]
 pub enum DockerFailure {
-    #[error("no Docker engine at `{}`; install and start Docker, or set DOCKER_HOST to its socket", .socket.display())]
-    NoEngine { socket: PathBuf },
-    #[error("the Docker engine at `{}` does not answer; start it, for example with `systemctl start docker`", .socket.display())]
-    EngineDown { socket: PathBuf },
-    #[error("may not use the Docker engine at `{}`; join its group (`usermod -aG docker $USER`) and log in again", .socket.display())]
-    NoPermission { socket: PathBuf },
+    #[error("no container engine at `{engine}`; {}", find(.others))]
+    NoEngine { engine: String, others: Vec<PathBuf> },
     #[error(
-        "{origin} names the remote engine `{host}`; this build reaches engines on this machine only (`unix:///var/run/docker.sock`)"
+        "the container engine at `{engine}` does not answer; start it, for example with `systemctl start docker`"
+    )]
+    EngineDown { engine: String },
+    #[error(
+        "may not use the container engine at `{engine}`; join its group (`usermod -aG docker $USER`) and log in again"
+    )]
+    NoPermission { engine: String },
+    #[error(
+        "{origin} names the engine `{host}`, which is not on this machine; the supervisor cannot be reached there: use an engine here (`unix:///var/run/docker.sock`)"
     )]
     Remote { origin: &'static str, host: String },
-    #[error("image `{image}` is missing; make it with `{build}`")]
+    #[error(
+        "{origin} names the engine `{host}`, and nothing proves who is at its other end; use its socket, or set DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH"
+    )]
+    Unprotected { origin: &'static str, host: String },
+    #[error(
+        "the registry names an engine as `{text}`, which this release cannot read; use the one that made the sandbox"
+    )]
+    Recorded { text: String },
+    #[error("{origin} is `{name}`, and there is no such context (`{}`); see `docker context ls`", .path.display())]
+    NoContext { name: String, origin: &'static str, path: PathBuf },
+    #[error(
+        "the engine at `{engine}` is version {version}; Docker 20.10 or newer is needed, or Podman 4"
+    )]
+    TooOld { engine: String, version: String },
+    #[error(
+        "the engine at `{engine}` is for {kind}, this machine is {ours}; use an engine of this machine"
+    )]
+    EngineKind { engine: String, kind: String, ours: String },
+    #[error(
+        "the engine does not see `{}`: it runs on another machine or in a virtual one, or may not look there; use an engine of this machine that runs as root or as you",
+        .path.display()
+    )]
+    Elsewhere { path: PathBuf },
+    #[error(
+        "there is no network `{name}`; make it with `docker network create --internal {name}`, or set `docker.network` to `none`"
+    )]
+    NoNetwork { name: String },
+    #[error(
+        "network `{name}` is refused: it is the host's own under another name; use `none`, `bridge` or a network of your own"
+    )]
+    HostNetwork { name: String },
+    #[error("`docker.network` joins the container `{name}`, and there is none of that name")]
+    NoSuchContainer { name: String },
+    #[error("image `{image}` is missing; {build}")]
     ImageMissing { image: String, build: String },
     #[error("image `{image}` is for {kind}, this machine is {ours}")]
     ImageKind { image: String, kind: String, ours: String },
@@ -69,9 +120,9 @@ pub enum DockerFailure {
     OfReference { name: String },
     #[error("the container cannot be written down, so it was removed")]
     Witness(#[source] WitnessError),
-    #[error("the Docker engine did not {} (status {status}): {message}", .action.as_str())]
+    #[error("the engine did not {} (status {status}): {message}", .action.as_str())]
     Refused { action: Action, status: u16, message: String },
-    #[error("cannot {} at the Docker engine", .action.as_str())]
+    #[error("cannot {} at the engine", .action.as_str())]
     Talk {
         action: Action,
         #[source]
@@ -122,8 +173,16 @@ pub enum DockerFailure {
     Setup(#[source] CallError),
     #[error("the setup command failed: {0}")]
     SetupFailed(String),
-    #[error("cannot start the thread that talks to the Docker engine")]
+    #[error("cannot start the thread that talks to the engine")]
     Runtime(#[source] io::Error),
+}
+
+/// Other engines of this machine, or what to do without any.
+fn find(others: &[PathBuf]) -> String {
+    match others.first() {
+        Some(socket) => format!("set DOCKER_HOST=unix://{}", socket.display()),
+        None => "install and start Docker or Podman, or set DOCKER_HOST to its socket".to_owned(),
+    }
 }
 
 fn exit_code(code: Option<i64>) -> String {

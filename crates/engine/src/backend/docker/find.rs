@@ -173,8 +173,10 @@ impl DockerBackend {
         if !is_current {
             return Ok(Restarted::OfOtherRelease);
         }
-        let ours = OurMounts { supervisor: &supervisor, meeting_place: &container.place.inside() };
-        let mut asked = request::build(spec, &image, ours, Stay::Kept)?;
+        let inside = container.place.inside();
+        let ours = OurMounts { supervisor: &supervisor, meeting_place: &inside };
+        let around = self.around(spec, ours, Stay::Kept)?;
+        let mut asked = request::build(spec, &image, &around)?;
         // They tell when it was made; which one it is was checked by them already.
         asked.labels = labels;
         container.user = container.find_user(spec, &image)?;
@@ -183,6 +185,8 @@ impl DockerBackend {
         let bytes = plan::bytes(spec, &image, container.user, Lifetime::Persistent)?;
         container.place.lay_out(&bytes)?;
         faults::reached("docker.planned");
+        // A failure must not leave it running: the next call would find it and take it for proven.
+        container.at_the_end = AtTheEnd::Kill;
         container.start(&asked, image.id.as_deref().unwrap_or_default())?;
         faults::reached("docker.started");
         let stream = container.meet(&watch)?;

@@ -3,12 +3,17 @@
 //! Takes the request and the engine's inspection; gives every field that differs. A field nobody
 //! asked for has to be empty: the rule is equality, and [`EXCEPTIONS`] names each field that an
 //! engine may fill by itself, with the reason. A field that a later API adds is compared as well.
+//! Podman says some things in words of its own, which [`podman`] turns into Docker's first.
+
+mod podman;
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use bollard::models::{ContainerCreateBody, ContainerInspectResponse, Mount, MountPoint};
 use serde_json::{Map, Value};
+
+use super::engine::Make;
 
 /// One field that is not as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,22 +79,54 @@ pub(super) fn differences(
     asked: &ContainerCreateBody,
     image: &str,
     observed: &ContainerInspectResponse,
+    make: Make,
 ) -> Vec<Difference> {
     let mut asked_config = object(asked);
     let asked_host = asked_config.remove("HostConfig").unwrap_or_default();
     asked_config.remove("NetworkingConfig");
     let mut found = Vec::new();
-    compare("Config", &asked_config, &object(&observed.config), &mut found);
     let asked_host = asked_host.as_object().cloned().unwrap_or_default();
-    let observed_host = object(&observed.host_config);
+    let mut observed_config = object(&observed.config);
+    let mut observed_host = object(&observed.host_config);
+    match make {
+        Make::Docker => {}
+        Make::Podman => {
+            podman::translate_config(&asked_config, &mut observed_config);
+            podman::translate_host(&asked_host, &mut observed_host);
+        }
+    }
+    compare("Config", &asked_config, &observed_config, &mut found);
     compare("HostConfig", &asked_host, &observed_host, &mut found);
     let mode = |host: &Map<String, Value>| {
         host.get("NetworkMode").and_then(Value::as_str).map(network).unwrap_or_default()
     };
     note("HostConfig.NetworkMode", mode(&asked_host), mode(&observed_host), &mut found);
     note("Image", image, observed.image.as_deref().unwrap_or_default(), &mut found);
+    found.extend(networks(&mode(&asked_host), observed));
     found.extend(mounts(asked, observed));
     found
+}
+
+/// Each network that the container is on besides the one that was asked for.
+fn networks(asked: &str, observed: &ContainerInspectResponse) -> Option<Difference> {
+    let settings = observed.network_settings.as_ref();
+    let attached = settings.and_then(|settings| settings.networks.as_ref());
+    let extra: Vec<&str> = attached
+        .into_iter()
+        .flatten()
+        .filter(|(name, settings)| {
+            let id = settings.network_id.as_deref().unwrap_or_default();
+            // The engine's default network is `podman` in one of them.
+            let default = asked == "bridge" && matches!(name.as_str(), "bridge" | "podman");
+            !default && *name != asked && !(asked.len() >= 12 && id.starts_with(asked))
+        })
+        .map(|(name, _)| name.as_str())
+        .collect();
+    (!extra.is_empty()).then(|| Difference {
+        field: "NetworkSettings.Networks".to_owned(),
+        asked: format!("`{asked}`"),
+        observed: format!("`{}` as well", extra.join("`, `")),
+    })
 }
 
 fn object(value: &impl serde::Serialize) -> Map<String, Value> {
@@ -156,11 +193,10 @@ fn has_all(list: &Value, wanted: &Value) -> bool {
     items(wanted).iter().all(|item| list.contains(item))
 }
 
-/// The engine's default network has two names, and a joined container is shown by its id.
+/// The engine's default network has several names.
 fn network(mode: &str) -> String {
     match mode {
-        "default" | "bridge" => "bridge".to_owned(),
-        joined if joined.starts_with("container:") => "container:…".to_owned(),
+        "default" | "bridge" | "slirp4netns" | "pasta" => "bridge".to_owned(),
         other => other.to_owned(),
     }
 }

@@ -21,6 +21,7 @@ use clawpen_rules::posix;
 use clawpen_wire::pen::Lifetime;
 use clawpen_wire::supervisor::End;
 
+use super::engine::Make;
 use super::failure::DockerFailure;
 use super::find::{self, Restarted};
 use super::request::SUPERVISOR;
@@ -33,6 +34,9 @@ use crate::registry::DockerIdentity;
 
 /// The namespaces that a container has of its own. A user namespace is the engine's to give.
 const NAMESPACES: [&str; 6] = ["pid", "mnt", "net", "ipc", "uts", "cgroup"];
+/// Podman is asked for a cgroup namespace too, and gives one only where cgroups have version 2. Without
+/// it the names of groups are seen, and no more: they cannot be written.
+const NAMESPACES_OF_PODMAN: [&str; 5] = ["pid", "mnt", "net", "ipc", "uts"];
 /// The setup command may install things.
 const SETUP_PATIENCE: Duration = Duration::from_secs(10 * 60);
 /// What is shown of a failed setup command.
@@ -114,23 +118,25 @@ impl Pen {
     ) -> Result<Option<Self>, StartError> {
         let name = spec.identity().name.as_str().to_owned();
         let failed = |cause| StartError { name: name.clone(), cause };
-        match engine.restart(id, spec).map_err(failed)? {
-            Restarted::OfOtherRelease => Ok(None),
-            Restarted::Runs(container, stream) => {
-                match prove(engine, spec, (*container, stream), Lifetime::Persistent) {
-                    // It is not what was asked for, so it goes.
-                    Err(cause @ DockerFailure::Facts(_)) => {
-                        engine.remove(id).map_err(failed)?;
-                        Err(failed(cause))
-                    }
-                    Err(cause) => Err(failed(cause)),
-                    Ok(mut pen) => {
-                        if let Some(container) = &mut pen.container {
-                            container.place.let_go();
-                        }
-                        Ok(Some(pen))
-                    }
+        let proven = match engine.restart(id, spec) {
+            Ok(Restarted::OfOtherRelease) => return Ok(None),
+            Ok(Restarted::Runs(container, stream)) => {
+                prove(engine, spec, (*container, stream), Lifetime::Persistent)
+            }
+            Err(cause) => Err(cause),
+        };
+        match proven {
+            // It is not what was asked for, so it goes.
+            Err(cause @ (DockerFailure::Facts(_) | DockerFailure::Differs(_))) => {
+                engine.remove(id).map_err(failed)?;
+                Err(failed(cause))
+            }
+            Err(cause) => Err(failed(cause)),
+            Ok(mut pen) => {
+                if let Some(container) = &mut pen.container {
+                    container.place.let_go();
                 }
+                Ok(Some(pen))
             }
         }
     }
@@ -153,7 +159,7 @@ impl Pen {
             outside: outside(pid)?,
             inside: facts::inside(&report)?,
         };
-        self.facts = rules_facts::compare(&asked(spec, user)?, &observed);
+        self.facts = rules_facts::compare(&asked(spec, user, engine.maker())?, &observed);
         Ok(self.facts.clone())
     }
 
@@ -238,15 +244,16 @@ fn prove(
         outside,
         inside: facts::inside(&report)?,
     };
-    let asked = asked(spec, container.user)?;
+    let asked = asked(spec, container.user, engine.maker())?;
     let mut facts = rules_facts::decide(&asked, &observed).map_err(DockerFailure::Facts)?;
     faults::reached("docker.proven");
+    channel.seal().map_err(DockerFailure::Report)?;
+    facts.push(sealed(&mut channel, pid, user)?);
+    // Whoever finds the note takes the container for proven and closed.
     match lifetime {
         Lifetime::UntilDisconnect => {}
         Lifetime::Persistent => engine.note(&container)?,
     }
-    channel.seal().map_err(DockerFailure::Report)?;
-    facts.push(sealed(&mut channel, pid, user)?);
     faults::reached("docker.sealed");
     Ok(Pen { channel: Some(channel), container: Some(container), pid, facts, lifetime })
 }
@@ -278,7 +285,11 @@ fn outside(pid: u32) -> Result<Option<Outside>, DockerFailure> {
 }
 
 /// The facts that a spec asks for.
-fn asked(spec: &ContainerSpec, (uid, gid): (u32, u32)) -> Result<Asked, DockerFailure> {
+fn asked(
+    spec: &ContainerSpec,
+    (uid, gid): (u32, u32),
+    maker: Make,
+) -> Result<Asked, DockerFailure> {
     let limits = EngineLimits::read(spec.limits()).map_err(DockerFailure::Limit)?;
     let positive = |number: Option<i64>| {
         number.and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0)
@@ -288,7 +299,10 @@ fn asked(spec: &ContainerSpec, (uid, gid): (u32, u32)) -> Result<Asked, DockerFa
         user: PenUser { uid, gid },
         groups: GroupsAsked::Given,
         ids: None,
-        namespaces: NAMESPACES.to_vec(),
+        namespaces: match maker {
+            Make::Docker => NAMESPACES.to_vec(),
+            Make::Podman => NAMESPACES_OF_PODMAN.to_vec(),
+        },
         mounts: MountsAsked::AtLeast(mounts(spec)),
         interfaces: match spec.network() {
             Network::None => Interfaces::LoopbackOnly,

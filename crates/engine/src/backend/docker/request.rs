@@ -5,6 +5,7 @@
 //! can afterwards be compared with the request word for word. Nothing here talks to the engine.
 
 use std::collections::HashMap;
+use std::io::Read as _;
 use std::path::Path;
 
 use bollard::models::{
@@ -12,11 +13,12 @@ use bollard::models::{
     HostConfigLogConfig, ImageInspect, Mount, MountBindOptions, MountBindOptionsPropagationEnum,
     MountType, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
 };
-use clawpen_rules::container::engine_limits::{EngineLimits, Gpus};
-use clawpen_rules::container::{ContainerSpec, Network, RootFilesystem};
+use clawpen_rules::container::engine_limits::{EngineLimits, EngineUlimit, Gpus};
+use clawpen_rules::container::{ContainerSpec, RootFilesystem};
 use clawpen_rules::mounts::{Access, CheckedBind};
 use clawpen_rules::posix;
 
+use super::engine::{About, Make, Owner};
 use super::failure::DockerFailure;
 
 /// Everything of ours in a container is below here.
@@ -27,6 +29,8 @@ pub(super) const SUPERVISOR: &str = "/.clawpen/supervisor";
 pub(super) const MEETING_PLACE: &str = "/.clawpen/run";
 /// What it is to do, until it has read it.
 const PLAN: &str = "/.clawpen/run/plan";
+/// Docker's own profile has 20 KiB.
+const PROFILE_BYTES: u64 = 1024 * 1024;
 /// What a command finds programs by if the image does not say.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -35,6 +39,39 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 pub(super) struct OurMounts<'a> {
     pub supervisor: &'a Path,
     pub meeting_place: &'a Path,
+}
+
+/// What a request depends on besides the spec and its image.
+#[derive(Debug, Clone)]
+pub(super) struct Around<'a> {
+    pub ours: OurMounts<'a>,
+    pub stay: Stay,
+    pub engine: &'a About,
+    /// As the engine is told.
+    pub network: String,
+    pub labels: Labels,
+}
+
+/// Whether files need a label before a container may open them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Labels {
+    None,
+    /// `SELinux` is at work on this machine.
+    Selinux,
+}
+
+impl Labels {
+    pub(super) fn of_this_machine() -> Self {
+        if Path::new("/sys/fs/selinux/enforce").exists() { Self::Selinux } else { Self::None }
+    }
+}
+
+/// Who runs in a container, and the user namespace that makes him the right one outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct User {
+    /// `user[:group]`, as the container numbers or names them; empty is root.
+    pub name: String,
+    pub namespace: Option<&'static str>,
 }
 
 /// Whether the container goes when its first process ends.
@@ -60,26 +97,45 @@ pub(super) fn environment(spec: &ContainerSpec, image: &ImageInspect) -> Vec<(St
 }
 
 /// The user of the container: the spec's, else the image's; empty is the engine's, root.
-pub(super) fn user(spec: &ContainerSpec, image: &ImageInspect) -> String {
+///
+/// The spec's numbers are this machine's: they are the owner of the workspace. An engine without root
+/// counts from that owner on, so the same numbers would be somebody who owns nothing here, and files
+/// written inside would be somebody else's outside. Podman can keep our numbers; in Docker without
+/// root, the owner is the container's root, who has no power but the owner's own.
+pub(super) fn user(spec: &ContainerSpec, image: &ImageInspect, engine: &About) -> User {
     let of_image = image.config.as_ref().and_then(|config| config.user.clone());
-    spec.user().map(str::to_owned).or(of_image).unwrap_or_default()
+    let asked = spec.user().map(str::to_owned).or(of_image).unwrap_or_default();
+    match (engine.owner, engine.make) {
+        (Owner::User, Make::Podman) if spec.user() == Some(&own_ids()) => {
+            User { name: asked, namespace: Some("keep-id") }
+        }
+        (Owner::User, Make::Docker) if spec.user() == Some(&own_ids()) => {
+            User { name: "0:0".to_owned(), namespace: None }
+        }
+        (Owner::Root | Owner::User, _) => User { name: asked, namespace: None },
+    }
+}
+
+fn own_ids() -> String {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    format!("{}:{}", uid.as_raw(), gid.as_raw())
 }
 
 /// The whole request.
 pub(super) fn build(
     spec: &ContainerSpec,
     image: &ImageInspect,
-    ours: OurMounts<'_>,
-    stay: Stay,
+    around: &Around<'_>,
 ) -> Result<ContainerCreateBody, DockerFailure> {
     check_places(spec)?;
+    let user = user(spec, image, around.engine);
     let env = environment(spec, image).into_iter();
     let mut labels: HashMap<String, String> =
         image.config.as_ref().and_then(|config| config.labels.clone()).unwrap_or_default();
     labels.extend(spec.labels().into_iter().map(|(name, value)| (name.to_owned(), value)));
     Ok(ContainerCreateBody {
         image: Some(spec.image().to_owned()),
-        user: Some(user(spec, image)),
+        user: Some(user.name),
         env: Some(env.map(|(name, value)| format!("{name}={value}")).collect()),
         working_dir: Some(spec.workdir().to_owned()),
         entrypoint: Some([SUPERVISOR, "serve", PLAN, MEETING_PLACE].map(str::to_owned).into()),
@@ -89,27 +145,27 @@ pub(super) fn build(
             test: Some(vec!["NONE".to_owned()]),
             ..HealthConfig::default()
         }),
-        host_config: Some(host_config(spec, ours, stay)?),
+        host_config: Some(HostConfig {
+            userns_mode: user.namespace.map(str::to_owned),
+            ..host_config(spec, around)?
+        }),
         ..ContainerCreateBody::default()
     })
 }
 
-fn host_config(
-    spec: &ContainerSpec,
-    ours: OurMounts<'_>,
-    stay: Stay,
-) -> Result<HostConfig, DockerFailure> {
+fn host_config(spec: &ContainerSpec, around: &Around<'_>) -> Result<HostConfig, DockerFailure> {
     let EngineLimits { pids, memory, memory_swap, nano_cpus, gpus, ulimits } =
         EngineLimits::read(spec.limits()).map_err(DockerFailure::Limit)?;
-    let (mounts, binds) = mounts(spec, ours);
-    let ulimits = ulimits.into_iter().map(|limit| ResourcesUlimits {
+    let (mounts, binds) = mounts(spec, around);
+    let ulimits = ulimits.into_iter().chain(rlimits(around.engine, spec));
+    let ulimits = ulimits.map(|limit| ResourcesUlimits {
         name: Some(limit.name),
         soft: Some(limit.soft),
         hard: Some(limit.hard),
     });
     let log = [("max-size", "64k"), ("max-file", "1")];
     Ok(HostConfig {
-        network_mode: Some(network_mode(spec.network())),
+        network_mode: Some(around.network.clone()),
         readonly_rootfs: Some(match spec.root() {
             RootFilesystem::ReadOnly => true,
             RootFilesystem::Writable => false,
@@ -118,7 +174,7 @@ fn host_config(
         mounts: Some(mounts),
         binds: Some(binds),
         cap_drop: Some(spec.cap_drop().to_vec()),
-        security_opt: Some(security(spec)?),
+        security_opt: Some(security(spec, around.engine.make)?),
         dns: Some(spec.dns().to_vec()),
         extra_hosts: Some(spec.extra_hosts().to_vec()),
         pids_limit: pids,
@@ -136,7 +192,7 @@ fn host_config(
             name: Some(RestartPolicyNameEnum::NO),
             maximum_retry_count: None,
         }),
-        auto_remove: Some(match stay {
+        auto_remove: Some(match around.stay {
             Stay::Removed => true,
             Stay::Kept => false,
         }),
@@ -149,28 +205,56 @@ fn host_config(
     })
 }
 
-fn network_mode(network: &Network) -> String {
-    match network {
-        Network::None => "none".to_owned(),
-        Network::EngineDefault => "default".to_owned(),
-        Network::Named(name) => name.clone(),
-        Network::Joined(name) => format!("container:{name}"),
+/// Podman, as root, raises two limits to a million unless told, and fails where that is more than this machine
+/// gives. What we have ourselves is what a container gets.
+fn rlimits(engine: &About, spec: &ContainerSpec) -> Vec<EngineUlimit> {
+    use rustix::process::{Resource, getrlimit};
+    let missing = |name: &str| !spec.limits().ulimits.iter().any(|(known, _)| known == name);
+    let own = |kind| getrlimit(kind).maximum.and_then(|most| i64::try_from(most).ok());
+    // Podman lowers its own limit to what there can be of processes, and cannot give more.
+    let processes = std::fs::read_to_string("/proc/sys/kernel/pid_max").ok();
+    let processes = processes.and_then(|text| text.trim().parse::<i64>().ok());
+    let limit = |(name, most): (&str, Option<i64>)| {
+        let most = most.unwrap_or(-1);
+        EngineUlimit { name: name.to_owned(), soft: most, hard: most }
+    };
+    match (engine.make, engine.owner) {
+        (Make::Docker, _) | (Make::Podman, Owner::User) => Vec::new(),
+        (Make::Podman, Owner::Root) => {
+            let nproc = own(Resource::Nproc).into_iter().chain(processes).min();
+            let both = [("nofile", own(Resource::Nofile)), ("nproc", nproc)];
+            both.into_iter().filter(|(name, _)| missing(name)).map(limit).collect()
+        }
     }
 }
 
-fn security(spec: &ContainerSpec) -> Result<Vec<String>, DockerFailure> {
+fn security(spec: &ContainerSpec, make: Make) -> Result<Vec<String>, DockerFailure> {
     let mut options = vec!["no-new-privileges".to_owned()];
     if let Some(profile) = spec.seccomp() {
-        // The engine takes the profile itself; its command line reads the file.
-        let text = match profile {
-            "builtin" => profile.to_owned(),
-            path => std::fs::read_to_string(path)
-                .map_err(|cause| DockerFailure::Profile { path: path.into(), cause })?,
+        // Docker takes the profile itself, its command line reads the file; Podman takes the file.
+        let value = match (profile, make) {
+            ("builtin", Make::Docker) => Some(profile.to_owned()),
+            ("builtin", Make::Podman) => None,
+            (path, Make::Docker) => Some(profile_text(Path::new(path))?),
+            (path, Make::Podman) => {
+                profile_text(Path::new(path)).map(|_sound| Some(path.to_owned()))?
+            }
         };
-        options.push(format!("seccomp={text}"));
+        options.extend(value.map(|value| format!("seccomp={value}")));
     }
     options.extend(spec.apparmor().map(|profile| format!("apparmor={profile}")));
     Ok(options)
+}
+
+/// A profile's contents, made plain: the engine answers with the same text, so that it can be compared.
+fn profile_text(path: &Path) -> Result<String, DockerFailure> {
+    let failed = |cause| DockerFailure::Profile { path: path.to_owned(), cause };
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(PROFILE_BYTES).read_to_string(&mut text).map_err(failed)?;
+    let profile: serde_json::Value =
+        serde_json::from_str(&text).map_err(|cause| failed(cause.into()))?;
+    Ok(profile.to_string())
 }
 
 fn device_request(gpus: Gpus) -> DeviceRequest {
@@ -184,15 +268,24 @@ fn device_request(gpus: Gpus) -> DeviceRequest {
 }
 
 /// Mounts, and those that only the older list of binds can express.
-fn mounts(spec: &ContainerSpec, ours: OurMounts<'_>) -> (Vec<Mount>, Vec<String>) {
+fn mounts(spec: &ContainerSpec, around: &Around<'_>) -> (Vec<Mount>, Vec<String>) {
     let host = |path: &Path| path.to_string_lossy().into_owned();
-    let mut mounts = vec![
-        mount(&host(ours.supervisor), SUPERVISOR, Access::ReadOnly),
-        mount(&host(ours.meeting_place), MEETING_PLACE, Access::ReadWrite),
-    ];
+    let (supervisor, meeting_place) =
+        (host(around.ours.supervisor), host(around.ours.meeting_place));
+    let (mut mounts, mut binds) = (Vec::new(), Vec::new());
+    match around.labels {
+        Labels::None => {
+            mounts.push(mount(&supervisor, SUPERVISOR, Access::ReadOnly));
+            mounts.push(mount(&meeting_place, MEETING_PLACE, Access::ReadWrite));
+        }
+        // The supervisor is every container's, the meeting place is one's alone.
+        Labels::Selinux => {
+            binds.push(format!("{supervisor}:{SUPERVISOR}:ro,z,rprivate"));
+            binds.push(format!("{meeting_place}:{MEETING_PLACE}:rw,Z,rprivate"));
+        }
+    }
     let of_layout = spec.mounts().iter();
     mounts.extend(of_layout.map(|own| mount(&own.source, &own.target, own.access)));
-    let mut binds = Vec::new();
     for bind in spec.binds() {
         match label(bind) {
             None => mounts.push(mount(bind.real_source(), bind.target(), bind.access())),

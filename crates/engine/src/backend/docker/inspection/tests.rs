@@ -140,7 +140,7 @@ fn a_variable_that_differs_is_named_without_its_value() {
     let mut spoiled = honest();
     spoiled["Config"]["Env"] = json!(["PATH=/bin", "SECRET=other", "EXTRA=hidden"]);
     let observed = serde_json::from_value(spoiled).unwrap();
-    let found = differences(&asked(), IMAGE, &observed);
+    let found = differences(&asked(), IMAGE, &observed, Make::Docker);
     let [difference] = found.as_slice() else { panic!("{found:?}") };
     let text = difference.to_string();
     assert!(text.contains("EXTRA") && !text.contains("hidden") && !text.contains("hush"), "{text}");
@@ -149,7 +149,67 @@ fn a_variable_that_differs_is_named_without_its_value() {
 #[track_caller]
 fn check(observed: Value, expected: &[&str]) {
     let observed = serde_json::from_value(observed).unwrap();
-    let found = differences(&asked(), IMAGE, &observed);
+    let found = differences(&asked(), IMAGE, &observed, Make::Docker);
     let fields: Vec<&str> = found.iter().map(|difference| difference.field.as_str()).collect();
     assert_eq!(fields, expected, "{found:#?}");
+}
+
+/// What Podman 4.3 says of the same container.
+fn of_podman() -> Value {
+    let mut answer = honest();
+    answer["Config"]["Image"] = json!("docker.io/library/x:1");
+    answer["Config"]["Env"] =
+        json!(["SECRET=hush", "PATH=/bin", "TERM=xterm", "container=podman", "HOSTNAME=0123"]);
+    answer["Config"]["Healthcheck"] = json!({"Test": ["NONE"], "Interval": 30, "Retries": 3});
+    let host = &mut answer["HostConfig"];
+    host["IpcMode"] = json!("shareable");
+    host["PidMode"] = json!("private");
+    host["UTSMode"] = json!("private");
+    host["CapDrop"] = json!([
+        "AUDIT_WRITE",
+        "CHOWN",
+        "DAC_OVERRIDE",
+        "FOWNER",
+        "FSETID",
+        "KILL",
+        "MKNOD",
+        "NET_BIND_SERVICE",
+        "NET_RAW",
+        "SETFCAP",
+        "SETGID",
+        "SETPCAP",
+        "SETUID",
+        "SYS_CHROOT",
+    ]);
+    host["Tmpfs"] = json!({"/tmp": "rw,rprivate,nosuid,nodev,tmpcopyup", "/run": "rw,nodev"});
+    host["Ulimits"] = json!([
+        {"Name": "RLIMIT_NOFILE", "Soft": 1, "Hard": 2},
+        {"Name": "RLIMIT_NPROC", "Soft": 5, "Hard": 5},
+    ]);
+    answer
+}
+
+#[test]
+fn podman_says_the_same_in_its_own_words_and_no_more() {
+    let found = |answer: Value| -> Vec<String> {
+        let observed = serde_json::from_value(answer).unwrap();
+        let found = differences(&asked(), IMAGE, &observed, Make::Podman);
+        found.into_iter().map(|difference| difference.field).collect()
+    };
+    assert_eq!(found(of_podman()), Vec::<String>::new());
+    for (pointer, value) in [
+        ("/HostConfig/IpcMode", json!("host")),
+        ("/HostConfig/PidMode", json!("host")),
+        ("/HostConfig/CapDrop", json!(["CHOWN"])),
+        ("/HostConfig/CapAdd", json!(["SYS_ADMIN"])),
+        ("/HostConfig/Tmpfs", json!({"/tmp": "", "/etc": ""})),
+        ("/HostConfig/NetworkMode", json!("host")),
+        ("/Config/Env", json!(["SECRET=hush", "PATH=/bin", "LD_PRELOAD=/x"])),
+        ("/Config/Image", json!("docker.io/evil/x:1")),
+        ("/Config/Healthcheck", json!({"Test": ["CMD", "x"]})),
+    ] {
+        let mut answer = of_podman();
+        *answer.pointer_mut(pointer).unwrap() = value;
+        assert_eq!(found(answer), [pointer[1..].replace('/', ".")], "{pointer}");
+    }
 }

@@ -43,6 +43,10 @@ fn ours() -> OurMounts<'static> {
     }
 }
 
+fn engine(make: Make, owner: Owner) -> About {
+    About { make, version: "1".to_owned(), owner }
+}
+
 fn image() -> ImageInspect {
     serde_json::from_value(json!({
         "Config": {"Env": ["PATH=/opt/bin", "LANG=C"], "User": "node", "Labels": {"of": "image"}},
@@ -51,8 +55,72 @@ fn image() -> ImageInspect {
 }
 
 fn built(docker: &str) -> Value {
-    let body = build(&spec(docker), &image(), ours(), Stay::Kept).unwrap();
-    serde_json::to_value(body).unwrap()
+    request(docker, &engine(Make::Docker, Owner::Root)).unwrap()
+}
+
+fn request(docker: &str, engine: &About) -> Result<Value, DockerFailure> {
+    let spec = spec(docker);
+    let network = match spec.network() {
+        clawpen_rules::container::Network::None => "none".to_owned(),
+        clawpen_rules::container::Network::EngineDefault => "default".to_owned(),
+        clawpen_rules::container::Network::Named(name) => name.clone(),
+        clawpen_rules::container::Network::Joined(name) => format!("container:{name}"),
+    };
+    let labels = Labels::None;
+    let around = Around { ours: ours(), stay: Stay::Kept, engine, network, labels };
+    Ok(serde_json::to_value(build(&spec, &image(), &around)?).unwrap())
+}
+
+/// Outside, files belong to whoever owns the workspace, whatever the engine makes of numbers.
+#[test]
+fn an_engine_without_root_still_writes_as_the_owner() {
+    let ours = own_ids();
+    let config = format!("{{user: '{ours}'}}");
+    for (make, owner, user, namespace) in [
+        (Make::Docker, Owner::Root, ours.as_str(), Value::Null),
+        (Make::Podman, Owner::Root, &ours, Value::Null),
+        (Make::Docker, Owner::User, "0:0", Value::Null),
+        (Make::Podman, Owner::User, &ours, json!("keep-id")),
+    ] {
+        let body = request(&config, &engine(make, owner)).unwrap();
+        assert_eq!((&body["User"], &body["HostConfig"]["UsernsMode"]), (&json!(user), &namespace));
+    }
+    // Somebody else was asked for by name, and is what he is.
+    let body = request("{user: '7:7'}", &engine(Make::Podman, Owner::User)).unwrap();
+    assert_eq!((&body["User"], &body["HostConfig"]["UsernsMode"]), (&json!("7:7"), &Value::Null));
+}
+
+#[test]
+fn under_selinux_our_own_files_are_labelled_for_the_container() {
+    let around = Around {
+        ours: ours(),
+        stay: Stay::Kept,
+        engine: &engine(Make::Docker, Owner::Root),
+        network: "none".to_owned(),
+        labels: Labels::Selinux,
+    };
+    let (mounts, binds) = mounts(&spec("{}"), &around);
+    assert_eq!(mounts.len(), 1);
+    assert_eq!(
+        binds,
+        [
+            "/state/supervisor/1:/.clawpen/supervisor:ro,z,rprivate",
+            "/state/run/1/inside:/.clawpen/run:rw,Z,rprivate",
+        ]
+    );
+}
+
+#[test]
+fn podman_is_told_the_limits_that_it_would_raise() {
+    let podman = engine(Make::Podman, Owner::Root);
+    let names = |body: &Value| -> Vec<String> {
+        let limits = body["HostConfig"]["Ulimits"].as_array().unwrap().iter();
+        limits.map(|limit| limit["Name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&request("{}", &podman).unwrap()), ["nofile", "nproc"]);
+    let body = request("{ulimits: {nofile: 100}}", &podman).unwrap();
+    assert_eq!(names(&body), ["nofile", "nproc"]);
+    assert_eq!(body["HostConfig"]["Ulimits"][0]["Soft"], 100);
 }
 
 fn bind(source: &str, target: &str, access: Access) -> Value {
@@ -157,7 +225,7 @@ fn a_profile_goes_as_its_text() {
     std::fs::write(file.path(), "{\"a\":1}").unwrap();
     let body = built(&format!("{{seccompProfile: '{}'}}", file.path().display()));
     assert_eq!(body["HostConfig"]["SecurityOpt"][1], json!("seccomp={\"a\":1}"));
-    let missing = build(&spec("{seccompProfile: '/nowhere'}"), &image(), ours(), Stay::Kept);
+    let missing = request("{seccompProfile: '/nowhere'}", &engine(Make::Docker, Owner::Root));
     assert!(matches!(missing, Err(DockerFailure::Profile { .. })));
 }
 
@@ -170,7 +238,7 @@ fn nothing_can_stand_where_our_files_are() {
         "{workdir: '/.clawpen/x'}",
         "{binds: ['/srv/agent/a:/.clawpen/supervisor']}",
     ] {
-        let refused = build(&spec(docker), &image(), ours(), Stay::Kept);
+        let refused = request(docker, &engine(Make::Docker, Owner::Root));
         assert!(matches!(refused, Err(DockerFailure::PlaceTaken { .. })), "{docker}");
     }
 }

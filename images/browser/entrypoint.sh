@@ -1,0 +1,82 @@
+#!/bin/bash
+# Starts a display, a browser on it, a relay to its control port and, on request, a view of the
+# display for people. Ends as soon as any of them ends, so that whoever started it notices.
+set -euo pipefail
+
+# Says whether a variable is switched on; the second argument is what it is if unset.
+on() {
+    case "${!1:-$2}" in
+    1 | true | yes | on) return 0 ;;
+    *) return 1 ;;
+    esac
+}
+
+cdp_port="${OPENCLAW_BROWSER_CDP_PORT:-9222}"
+vnc_port="${OPENCLAW_BROWSER_VNC_PORT:-5900}"
+novnc_port="${OPENCLAW_BROWSER_NOVNC_PORT:-6080}"
+source_range="${OPENCLAW_BROWSER_CDP_SOURCE_RANGE:-}"
+renderers="${OPENCLAW_BROWSER_RENDERER_PROCESS_LIMIT:-2}"
+
+# The root is read-only: everything that is written goes to memory.
+export HOME="${TMPDIR:-/tmp}/openclaw-home"
+export DISPLAY=:1
+mkdir -p "$HOME/.chrome" "$HOME/.config" "$HOME/.cache"
+export XDG_CONFIG_HOME="$HOME/.config" XDG_CACHE_HOME="$HOME/.cache"
+
+Xvfb "$DISPLAY" -screen 0 1280x800x24 -ac -nolisten tcp &
+# What follows needs a display that answers.
+for _ in $(seq 100); do
+    [[ -S /tmp/.X11-unix/X1 ]] && break
+    sleep 0.1
+done
+
+# The browser itself listens on this machine only; the relay is what others reach.
+if ((cdp_port >= 65535)); then
+    inner_port=$((cdp_port - 1))
+else
+    inner_port=$((cdp_port + 1))
+fi
+
+flags=(
+    --remote-debugging-address=127.0.0.1
+    --remote-debugging-port="$inner_port"
+    --user-data-dir="$HOME/.chrome"
+    --no-first-run
+    --no-default-browser-check
+    --disable-dev-shm-usage
+    --disable-background-networking
+    --disable-features=TranslateUI
+    --disable-breakpad
+    --disable-crash-reporter
+    --no-zygote
+    --metrics-recording-only
+    --password-store=basic
+    --use-mock-keychain
+)
+on OPENCLAW_BROWSER_HEADLESS 0 && flags+=(--headless=new)
+on OPENCLAW_BROWSER_DISABLE_GRAPHICS_FLAGS 1 &&
+    flags+=(--disable-3d-apis --disable-gpu --disable-software-rasterizer)
+on OPENCLAW_BROWSER_DISABLE_EXTENSIONS 1 && flags+=(--disable-extensions)
+[[ "$renderers" =~ ^[1-9][0-9]*$ ]] && flags+=(--renderer-process-limit="$renderers")
+on OPENCLAW_BROWSER_NO_SANDBOX 0 && flags+=(--no-sandbox --disable-setuid-sandbox)
+
+chromium "${flags[@]}" about:blank &
+
+listen="TCP-LISTEN:$cdp_port,fork,reuseaddr,bind=0.0.0.0"
+[[ -n "$source_range" ]] && listen="$listen,range=$source_range"
+socat "$listen" "TCP:127.0.0.1:$inner_port" &
+
+if on OPENCLAW_BROWSER_ENABLE_NOVNC 1 && ! on OPENCLAW_BROWSER_HEADLESS 0; then
+    password="${OPENCLAW_BROWSER_NOVNC_PASSWORD:-}"
+    if [[ -z "$password" ]]; then
+        password=$(head -c 512 /dev/urandom | LC_ALL=C tr -dc 'a-zA-Z0-9' | cut -c 1-8)
+    fi
+    mkdir -p -m 0700 "$HOME/.vnc"
+    x11vnc -storepasswd "$password" "$HOME/.vnc/passwd" >/dev/null
+    unset password OPENCLAW_BROWSER_NOVNC_PASSWORD
+    x11vnc -display "$DISPLAY" -rfbport "$vnc_port" -localhost -shared -forever \
+        -rfbauth "$HOME/.vnc/passwd" >/dev/null 2>&1 &
+    websockify --web /usr/share/novnc/ "$novnc_port" "127.0.0.1:$vnc_port" &
+fi
+
+wait -n

@@ -1,0 +1,94 @@
+//! Images made on this machine, from no registry.
+
+use std::os::unix::fs::MetadataExt as _;
+
+use anyhow::{Context as _, Result};
+use clawpen_engine::backend::docker::{Endpoint, Pen};
+use clawpen_engine::images::{Gone, Images, Kind, Method, Order, Recipe, State};
+use clawpen_engine::supervisor_image;
+use clawpen_tests::docker::{BASE, Place};
+use clawpen_wire::pen::Lifetime;
+
+use crate::pen::sh;
+
+/// The images of the place's engine.
+fn images(place: &Place) -> Result<Images> {
+    let state = place.path("state");
+    let state = state.to_str().context("a path of a test is text")?;
+    Ok(Images::at(&Endpoint::Unix(place.socket.clone()), state)?)
+}
+
+/// Makes an image under a name of its own, uses it as a sandbox would, and removes it.
+fn make_and_use(place: &Place, order: &Order, expected: Method) -> Result<()> {
+    let images = images(place)?;
+    let mut said = Vec::new();
+    let built = images.build(order, &mut |line| said.push(line.to_owned()));
+    let built = built.with_context(|| said.join("\n"))?;
+    assert_eq!(built.method, expected);
+    assert_eq!(built.recipe, order.recipe.hash());
+    assert!(!said.is_empty() && built.log.is_file());
+    let checked = images.check(&order.image)?;
+    assert_eq!((checked.user.as_str(), checked.problems), ("sandbox", Vec::new()));
+    let listed = images.list()?;
+    let ours = listed.iter().find(|image| image.name == order.image).context("it is listed")?;
+    assert_eq!((ours.kind, ours.state), (Some(Kind::Base), State::Current));
+    assert_eq!(ours.method.as_deref(), Some(expected.as_str()));
+    used(place, &order.image)?;
+    let directory = place.path("exported");
+    images.export(&order.image, &directory)?;
+    assert!(directory.join("usr/bin/python3").exists());
+    assert!(std::fs::read_dir(directory.join("dev"))?.next().is_none());
+    let sources = std::fs::read_to_string(directory.join("etc/passwd"))?;
+    assert!(sources.contains("sandbox:"), "{sources}");
+    assert_eq!(images.remove(&order.image)?, Gone::Removed);
+    assert_eq!(images.remove(&order.image)?, Gone::WasNotThere);
+    Ok(())
+}
+
+/// A command of the image's own user finds the tools, and what it writes is his outside too.
+fn used(place: &Place, image: &str) -> Result<()> {
+    place.owned_by(1000, 1000)?;
+    let backend = place.backend(supervisor_image::IMAGE)?;
+    let spec = place.spec(&format!("{{image: '{image}'}}"))?;
+    let mut pen = Pen::start(&backend, &spec, Lifetime::UntilDisconnect)?;
+    assert_eq!(sh(&mut pen, "id -un; pwd")?, "sandbox\n/workspace\n");
+    sh(
+        &mut pen,
+        "git --version; rg --version; jq --version; python3 -c 'print(1)'; curl --version",
+    )?;
+    sh(&mut pen, "umask 027; echo x > note; mkdir -m 0700 private")?;
+    let note = std::fs::metadata(place.path("workspace/note"))?;
+    assert_eq!((note.uid(), note.gid(), note.mode() & 0o777), (1000, 1000, 0o640));
+    let private = std::fs::metadata(place.path("workspace/private"))?;
+    assert_eq!((private.uid(), private.mode() & 0o777), (1000, 0o700));
+    pen.remove()?;
+    Ok(())
+}
+
+fn order(name: &str, below: &str, method: Method) -> Result<Order> {
+    let recipe = Recipe::plain(Kind::Base).with("DEBIAN_IMAGE", below)?;
+    Ok(Order { recipe, image: format!("clawpen-test-{name}:{}", std::process::id()), method })
+}
+
+#[test]
+fn where_nothing_can_be_pulled_the_base_image_is_made_from_packages() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    let order = order("packages", "clawpen-test-nowhere:1", Method::Auto)?;
+    make_and_use(&place, &order, Method::Packages)
+}
+
+#[test]
+fn where_the_image_below_is_there_its_dockerfile_is_run() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    let order = order("dockerfile", BASE, Method::Auto)?;
+    make_and_use(&place, &order, Method::Dockerfile)
+}
+
+#[test]
+fn a_missing_image_is_a_problem_with_its_remedy() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    let checked = images(&place)?.check("clawpen-test-nowhere:1")?;
+    assert_eq!(checked.image, None);
+    assert!(checked.problems[0].contains("docker pull clawpen-test-nowhere:1"), "{checked:?}");
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! The same on Podman, through the socket that it keeps for Docker's clients.
+
+use std::os::unix::fs::MetadataExt as _;
+
+use anyhow::Result;
+use clawpen_engine::backend::docker::Pen;
+use clawpen_engine::channel::WriteOptions;
+use clawpen_engine::supervisor_image;
+use clawpen_rules::facts::Holds;
+use clawpen_tests::docker::Place;
+use clawpen_wire::pen::Lifetime;
+use clawpen_wire::supervisor::{End, Place as In};
+
+use crate::container::left_over;
+use crate::pen::{run, sh};
+
+#[test]
+fn a_container_of_podman_is_made_proven_used_and_removed() -> Result<()> {
+    let Some(place) = Place::of_podman()? else { return Ok(()) };
+    place.owned_by(1000, 1000)?;
+    let backend = place.backend(supervisor_image::IMAGE)?;
+    let limits = "{pidsLimit: 64, memory: '256m', cpus: 0.5, ulimits: {nofile: 100}}";
+    let mut pen = Pen::start(&backend, &place.spec(limits)?, Lifetime::UntilDisconnect)?;
+    for line in pen.facts() {
+        assert_eq!(line.holds, Holds::Yes, "{line:?}");
+    }
+    assert_eq!(sh(&mut pen, "id -u; id -g; pwd; ulimit -n")?, "1000\n1000\n/workspace\n100\n");
+    assert_eq!(run(&mut pen, &["sh", "-c", "exit 7"])?.0, End::Code(7));
+    assert_eq!(sh(&mut pen, "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '")?, "lo\n");
+    for path in ["/x", "/etc/x", "/.clawpen/run/x", "/.clawpen/supervisor"] {
+        let (end, _, _) = run(&mut pen, &["sh", "-c", &format!("echo x > {path}")])?;
+        assert_ne!(end, End::Code(0), "{path}");
+    }
+    let note = || In::InPen("/workspace/note".into());
+    pen.channel()?.write(note(), WriteOptions::default(), &mut &b"there"[..])?;
+    assert_eq!(sh(&mut pen, "cat note")?, "there");
+    let made = std::fs::metadata(place.path("workspace/note"))?;
+    assert_eq!((made.uid(), made.gid(), made.mode() & 0o777), (1000, 1000, 0o644));
+    pen.remove()?;
+    assert_eq!(left_over(&place)?, "");
+    Ok(())
+}
+
+#[test]
+fn a_kept_container_of_podman_answers_again() -> Result<()> {
+    let Some(place) = Place::of_podman()? else { return Ok(()) };
+    place.owned_by(1000, 1000)?;
+    let backend = place.backend(supervisor_image::IMAGE)?;
+    let mut pen = Pen::start(&backend, &place.spec("{}")?, Lifetime::Persistent)?;
+    sh(&mut pen, "echo kept > note")?;
+    drop(pen);
+    let Some(container) = backend.open(&place.name()?)? else { panic!("it stays") };
+    container.connect()?;
+    container.remove()?;
+    assert_eq!(left_over(&place)?, "");
+    Ok(())
+}
