@@ -9,6 +9,7 @@ use clawpen_engine::supervisor_image;
 use clawpen_tests::docker::{BASE, Place};
 use clawpen_wire::pen::Lifetime;
 
+use crate::container::docker;
 use crate::pen::sh;
 
 /// The images of the place's engine.
@@ -35,7 +36,21 @@ fn make_and_use(place: &Place, order: &Order, expected: Method) -> Result<()> {
     assert_eq!(ours.method.as_deref(), Some(expected.as_str()));
     used(place, &order.image)?;
     let directory = place.path("exported");
-    images.export(&order.image, &directory)?;
+    // What a build and an export that were killed have left is taken away by the next.
+    let label = format!("clawpen.export={}", place.path("state/clawpen/images").display());
+    for left in [
+        &["create", "--label", &label, &order.image, "true"][..],
+        &["tag", &order.image, "clawpen-content:left"],
+    ] {
+        assert!(docker(place, left).status()?.success(), "{left:?}");
+    }
+    images.export(&order.image, &directory, &mut |_| {})?;
+    for list in [
+        &["ps", "--all", "--quiet", "--filter", &format!("label={label}")][..],
+        &["images", "--quiet", "clawpen-content"],
+    ] {
+        assert_eq!(String::from_utf8(docker(place, list).output()?.stdout)?, "", "{list:?}");
+    }
     assert!(directory.join("usr/bin/python3").exists());
     assert!(std::fs::read_dir(directory.join("dev"))?.next().is_none());
     let sources = std::fs::read_to_string(directory.join("etc/passwd"))?;
