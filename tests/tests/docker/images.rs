@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use anyhow::{Context as _, Result};
 use clawpen_engine::backend::docker::{Endpoint, Pen};
-use clawpen_engine::images::{Gone, Images, Kind, Method, Order, Recipe, State};
+use clawpen_engine::images::{BuildError, Gone, Images, Kind, Method, Order, Recipe, State};
 use clawpen_engine::supervisor_image;
 use clawpen_tests::docker::{BASE, Place};
 use clawpen_wire::pen::Lifetime;
@@ -88,7 +88,12 @@ fn order(name: &str, below: &str, method: Method) -> Result<Order> {
 #[test]
 fn where_nothing_can_be_pulled_the_base_image_is_made_from_packages() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
-    let order = order("packages", "clawpen-test-nowhere:1", Method::Auto)?;
+    let nowhere = order("nowhere", "clawpen-test-nowhere:1", Method::Auto)?;
+    let refused = images(&place)?.build(&nowhere, &mut |_| {}).unwrap_err();
+    assert!(matches!(refused, BuildError::NeitherWay { .. }), "{refused}");
+    // The engine of the tests has no network, so the image that is named by default cannot be had either.
+    let plain = Recipe::plain(Kind::Base);
+    let order = Order { recipe: plain, ..order("packages", BASE, Method::Auto)? };
     make_and_use(&place, &order, Method::Packages)
 }
 
