@@ -22,7 +22,7 @@ mod image;
 
 use std::path::{Path, PathBuf};
 
-use clawpen_rules::facts::{Below, MountAsked};
+use clawpen_rules::facts::{Below, MountAsked, SourceAsked};
 use clawpen_rules::mounts::Access;
 use clawpen_rules::native::{NativePen, Programs, Root, Tmpfs};
 use clawpen_wire::pen::{
@@ -112,7 +112,13 @@ impl Builder {
 
     fn mounted(&mut self, target: &str, flags: &[&'static str], below: Below) {
         let target = target.to_owned();
-        self.0.mounts.push(MountAsked { target, flags: flags.to_vec(), below });
+        self.0.mounts.push(MountAsked {
+            target,
+            flags: flags.to_vec(),
+            below,
+            // The maker holds each source open from its check to its mount.
+            source: SourceAsked::Any,
+        });
     }
 
     /// Tells Landlock; what it is not told stays shut.
@@ -245,7 +251,7 @@ impl Builder {
     ) -> Result<(), ViewError> {
         let mut roots = Vec::new();
         for directory in pen.host_directories() {
-            let source = host.real(Path::new(directory.source))?;
+            let source = host.unchanged(Path::new(directory.source))?;
             let (submounts, below) = host.submounts(&source);
             let (bits, flags, landlock, access): (_, &[_], _, _) = match directory.access {
                 Access::ReadOnly => (

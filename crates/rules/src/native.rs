@@ -257,9 +257,19 @@ pub fn decide(
         limits,
         dns,
         hosts,
-        mounts: spec.mounts().to_vec(),
+        mounts: checked_mounts(spec),
         binds: spec.binds().to_vec(),
     })
+}
+
+/// The workspace by the paths that were decided on: a link that comes later is noticed.
+fn checked_mounts(spec: &ContainerSpec) -> Vec<WorkspaceMount> {
+    let checked = spec.mounts().iter().zip(spec.checked_sources());
+    let mount = |(mount, (_, real)): (&WorkspaceMount, (&str, &str))| WorkspaceMount {
+        source: real.to_owned(),
+        ..mount.clone()
+    };
+    checked.map(mount).collect()
 }
 
 fn check<T>(refused: &mut Vec<KeyRefused>, found: Result<T, KeyRefused>) -> Option<T> {

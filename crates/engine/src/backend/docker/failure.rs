@@ -104,6 +104,11 @@ pub enum DockerFailure {
     HostNetwork { name: String },
     #[error("`docker.network` joins the container `{name}`, and there is none of that name")]
     NoSuchContainer { name: String },
+    #[error(
+        "`{}` was put in the place of a directory after it was checked; look who may write beside it",
+        .path.display()
+    )]
+    SourceChanged { path: PathBuf },
     #[error("image `{image}` is missing; {build}")]
     ImageMissing { image: String, build: String },
     #[error("image `{image}` is for {kind}, this machine is {ours}")]

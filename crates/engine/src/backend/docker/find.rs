@@ -24,6 +24,7 @@ use super::failure::DockerFailure;
 use super::meeting::MeetingPlace;
 use super::plan;
 use super::request::{self, OurMounts, Stay};
+use super::sources::Sources;
 use super::{AtTheEnd, Container, DockerBackend, RUN_LABEL, STATE_LABEL, first_process};
 use crate::clock;
 use crate::faults;
@@ -173,6 +174,7 @@ impl DockerBackend {
         if !is_current {
             return Ok(Restarted::OfOtherRelease);
         }
+        container.sources = Sources::open(spec, &supervisor)?;
         let inside = container.place.inside();
         let ours = OurMounts { supervisor: &supervisor, meeting_place: &inside };
         let around = self.around(spec, ours, Stay::Kept)?;
@@ -317,6 +319,7 @@ impl DockerBackend {
             // Whoever it was proven to be when it was made.
             user: (0, 0),
             inspection,
+            sources: Sources::default(),
             at_the_end: AtTheEnd::Leave,
         })
     }

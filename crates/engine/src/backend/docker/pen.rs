@@ -12,8 +12,8 @@ use clawpen_rules::backend::Backend;
 use clawpen_rules::container::engine_limits::{EngineLimits, EngineUlimit};
 use clawpen_rules::container::{ContainerSpec, Network, RootFilesystem};
 use clawpen_rules::facts::{
-    self as rules_facts, Asked, Below, CgroupLimits, GroupsAsked, Interfaces, LandlockAsked, Line,
-    MountAsked, MountsAsked, Observed, Outside, Seen,
+    self as rules_facts, Asked, Below, CgroupLimits, GroupsAsked, Inside, Interfaces,
+    LandlockAsked, Line, MountAsked, MountsAsked, Observed, Outside, Seen,
 };
 use clawpen_rules::mounts::Access;
 use clawpen_rules::native::{Bound, PenUser, Rlimit, RlimitKind};
@@ -25,6 +25,7 @@ use super::engine::Make;
 use super::failure::DockerFailure;
 use super::find::{self, Restarted};
 use super::request::SUPERVISOR;
+use super::sources::Sources;
 use super::{Container, DockerBackend, Order, cgroup};
 use crate::backend::Witness;
 use crate::channel::{CallError, Captured, Channel, Command, ConnectError};
@@ -89,7 +90,7 @@ impl Pen {
         let Some((pid, stream)) = find::by_note(home, &identity.container_id) else {
             return Ok(None);
         };
-        let channel = Channel::connect(stream, pid)?;
+        let channel = Channel::connect_to_identify(stream, pid)?;
         Ok(Some(Self::found(channel, pid)))
     }
 
@@ -99,7 +100,7 @@ impl Pen {
         // Without its socket nobody will ever reach it again.
         let Ok(stream) = container.connect() else { return Ok(None) };
         let pid = container.first_process();
-        let channel = Channel::connect(stream, pid)?;
+        let channel = Channel::connect_to_identify(stream, pid)?;
         engine.note(&container)?;
         Ok(Some(Self::found(channel, pid)))
     }
@@ -153,13 +154,15 @@ impl Pen {
         }
         let user = engine.user_of(id, spec)?;
         let pid = self.pid;
-        let report = self.channel().and_then(Channel::facts).map_err(DockerFailure::Report)?;
+        let sources = Sources::look(spec, &engine.supervisor_file()?)?;
+        let channel = self.channel().map_err(DockerFailure::Report)?;
         let observed = Observed {
             host_namespaces: facts::own_namespaces()?,
             outside: outside(pid)?,
-            inside: facts::inside(&report)?,
+            inside: inside(channel, &sources)?,
         };
-        self.facts = rules_facts::compare(&asked(spec, user, engine.maker())?, &observed);
+        let asked = asked(spec, user, engine.maker(), &sources)?;
+        self.facts = rules_facts::compare(&asked, &observed);
         Ok(self.facts.clone())
     }
 
@@ -227,24 +230,24 @@ fn start(
 fn prove(
     engine: &DockerBackend,
     spec: &ContainerSpec,
-    (container, stream): (Container, UnixStream),
+    (mut container, stream): (Container, UnixStream),
     lifetime: Lifetime,
 ) -> Result<Pen, DockerFailure> {
     let pid = container.first_process();
-    let mut channel = Channel::connect(stream, pid)?;
+    let mut channel = Channel::connect_to_identify(stream, pid)?;
     let outside = outside(pid)?;
     // As the host numbers him: an engine may map its containers' users.
     let user = outside.as_ref().map_or(container.user.0, |seen| {
         let [real, ..] = seen.status.uids;
         real
     });
-    let report = channel.facts().map_err(DockerFailure::Report)?;
+    let sources = std::mem::take(&mut container.sources);
     let observed = Observed {
         host_namespaces: facts::own_namespaces()?,
         outside,
-        inside: facts::inside(&report)?,
+        inside: inside(&mut channel, &sources)?,
     };
-    let asked = asked(spec, container.user, engine.maker())?;
+    let asked = asked(spec, container.user, engine.maker(), &sources)?;
     let mut facts = rules_facts::decide(&asked, &observed).map_err(DockerFailure::Facts)?;
     faults::reached("docker.proven");
     channel.seal().map_err(DockerFailure::Report)?;
@@ -284,11 +287,22 @@ fn outside(pid: u32) -> Result<Option<Outside>, DockerFailure> {
     }
 }
 
+/// The supervisor's report, with the files that are really mounted.
+fn inside(channel: &mut Channel, sources: &Sources) -> Result<Inside, DockerFailure> {
+    let report = channel.facts().map_err(DockerFailure::Report)?;
+    let mut inside = facts::inside(&report)?;
+    let targets = sources.targets();
+    let found = channel.identify(targets.clone()).map_err(DockerFailure::Report)?;
+    facts::identify(&mut inside, &targets, &found);
+    Ok(inside)
+}
+
 /// The facts that a spec asks for.
 fn asked(
     spec: &ContainerSpec,
     (uid, gid): (u32, u32),
     maker: Make,
+    sources: &Sources,
 ) -> Result<Asked, DockerFailure> {
     let limits = EngineLimits::read(spec.limits()).map_err(DockerFailure::Limit)?;
     let positive = |number: Option<i64>| {
@@ -303,7 +317,7 @@ fn asked(
             Make::Docker => NAMESPACES.to_vec(),
             Make::Podman => NAMESPACES_OF_PODMAN.to_vec(),
         },
-        mounts: MountsAsked::AtLeast(mounts(spec)),
+        mounts: MountsAsked::AtLeast(mounts(spec, sources)),
         interfaces: match spec.network() {
             Network::None => Interfaces::LoopbackOnly,
             Network::EngineDefault | Network::Named(_) | Network::Joined(_) => Interfaces::Given,
@@ -321,11 +335,11 @@ fn asked(
     })
 }
 
-fn mounts(spec: &ContainerSpec) -> Vec<MountAsked> {
-    let mount = |target: &str, flags: &[&'static str]| MountAsked {
-        target: posix::normalize(target),
-        flags: flags.to_vec(),
-        below: Below::Nothing,
+fn mounts(spec: &ContainerSpec, sources: &Sources) -> Vec<MountAsked> {
+    let mount = |target: &str, flags: &[&'static str]| {
+        let target = posix::normalize(target);
+        let source = sources.at(&target);
+        MountAsked { target, flags: flags.to_vec(), below: Below::Nothing, source }
     };
     let access = |access| match access {
         Access::ReadOnly => &["ro"][..],
