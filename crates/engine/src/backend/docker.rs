@@ -194,6 +194,7 @@ impl DockerBackend {
         }
         faults::reached("docker.written");
         container.user = container.find_user(spec, &image)?;
+        container.place.note_user(container.user)?;
         container.place.lay_out(&plan::bytes(spec, &image, container.user, lifetime)?)?;
         faults::reached("docker.planned");
         let started = container.start(&asked, image.id.as_deref().unwrap_or_default());

@@ -181,7 +181,9 @@ impl DockerBackend {
         let mut asked = request::build(spec, &image, &around)?;
         // They tell when it was made; which one it is was checked by them already.
         asked.labels = labels;
-        container.user = container.find_user(spec, &image)?;
+        // Never asked of its files again: a command may have written the list of users.
+        let Some(user) = container.place.user() else { return Ok(Restarted::OfOtherRelease) };
+        container.user = user;
         container.place.renew()?;
         let watch = container.place.watch()?;
         let bytes = plan::bytes(spec, &image, container.user, Lifetime::Persistent)?;
@@ -284,17 +286,11 @@ impl DockerBackend {
         Ok(swept)
     }
 
-    /// Who the processes of a container of `spec` are.
-    pub(super) fn user_of(
-        &self,
-        id: &str,
-        spec: &ContainerSpec,
-    ) -> Result<(u32, u32), DockerFailure> {
+    /// Who the processes of a running container are, as was noted when it was made.
+    pub(super) fn user_of(&self, id: &str) -> Result<(u32, u32), DockerFailure> {
         let gone = || DockerFailure::Ended { code: None, said: String::new() };
         let container = self.open(id)?.ok_or_else(gone)?;
-        let image = container.inspection.image.as_deref().unwrap_or(spec.image());
-        let image = self.engine.image(image)?;
-        container.find_user(spec, &image)
+        container.place.user().ok_or_else(gone)
     }
 
     fn inspect(&self, name: &str) -> Result<Option<ContainerInspectResponse>, DockerFailure> {

@@ -152,7 +152,7 @@ impl Pen {
         if !self.facts.is_empty() {
             return Ok(self.facts.clone());
         }
-        let user = engine.user_of(id, spec)?;
+        let user = engine.user_of(id)?;
         let pid = self.pid;
         let sources = Sources::look(spec, &engine.supervisor_file()?)?;
         let channel = self.channel().map_err(DockerFailure::Report)?;
