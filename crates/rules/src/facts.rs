@@ -28,6 +28,8 @@ pub struct Asked {
     pub backend: Backend,
     /// Whom commands run as, inside.
     pub user: PenUser,
+    /// Whom the host sees as process 1 where no id map that we made tells it.
+    pub outside_uid: Option<u32>,
     pub groups: GroupsAsked,
     /// The id maps; `None` if the sandbox has no user namespace of its own.
     pub ids: Option<MapsAsked>,

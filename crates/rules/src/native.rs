@@ -389,11 +389,13 @@ impl NativePen {
             source: &mount.source,
             target: &mount.target,
             access: mount.access,
+            origin: HostOrigin::Workspace,
         });
         let binds = self.binds.iter().map(|bind| HostDirectory {
             source: bind.real_source(),
             target: bind.target(),
             access: bind.access(),
+            origin: HostOrigin::Bind,
         });
         own.chain(binds).collect()
     }
@@ -405,6 +407,16 @@ pub struct HostDirectory<'a> {
     pub source: &'a str,
     pub target: &'a str,
     pub access: Access,
+    pub origin: HostOrigin,
+}
+
+/// Why a path of the host is in the pen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostOrigin {
+    /// A directory always.
+    Workspace,
+    /// Whatever the config names, a single file too.
+    Bind,
 }
 
 #[cfg(test)]

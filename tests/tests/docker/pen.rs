@@ -221,6 +221,23 @@ fn files_go_in_and_out() -> Result<()> {
 }
 
 #[test]
+fn a_single_file_can_be_bound() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    let file = place.path("workspace/one");
+    fs::write(&file, "one\n")?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666))?;
+    let mut pen = start(&place, &format!("{{binds: ['{}:/file:rw']}}", file.display()))?;
+    assert_eq!(sh(&mut pen, "cat /file; echo two >> /file")?, "one\n");
+    let mut read = Vec::new();
+    pen.channel()?.read(In::InPen("/file".into()), 0, 100, &mut read)?;
+    assert_eq!(read, b"one\ntwo\n");
+    let written =
+        pen.channel()?.write(In::InPen("/file".into()), WriteOptions::default(), &mut &b"new"[..]);
+    assert_eq!(written.unwrap_err().to_string(), "`/file` can only be read");
+    Ok(())
+}
+
+#[test]
 fn an_image_without_shell_and_libc_serves_as_well() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
     place.owned_by(65534, 65534)?;

@@ -195,7 +195,12 @@ impl DockerBackend {
         faults::reached("docker.written");
         container.user = container.find_user(spec, &image)?;
         container.place.note_user(container.user)?;
-        container.place.lay_out(&plan::bytes(spec, &image, container.user, lifetime)?)?;
+        container.place.lay_out(&plan::bytes(
+            spec,
+            &image,
+            &container.sources,
+            (container.user, lifetime),
+        )?)?;
         faults::reached("docker.planned");
         let started = container.start(&asked, image.id.as_deref().unwrap_or_default());
         started.map_err(|failure| sees(failure, &inside))?;

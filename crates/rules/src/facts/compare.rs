@@ -119,13 +119,19 @@ impl Table<'_> {
             }
             (Some(_), None) | (None, _) => true,
         };
+        // Where it is known, whoever cannot be seen is not him.
+        let is_expected = self.asked.outside_uid.is_none_or(|uid| {
+            outside.is_some_and(|seen| seen.status.uids.iter().all(|found| *found == uid))
+        });
+        let as_seen = self.asked.outside_uid.map(|uid| format!(", {uid} outside"));
         let found = Found {
-            asked: format!("{}:{}", user.uid, user.gid),
+            asked: format!("{}:{}{}", user.uid, user.gid, as_seen.unwrap_or_default()),
             outside: outside.map(|seen| ids_text(&seen.status)),
             inside: Some(ids_text(status)),
             holds: status.uids.iter().all(|found| *found == user.uid)
                 && status.gids.iter().all(|found| *found == user.gid)
-                && outside_holds,
+                && outside_holds
+                && is_expected,
         };
         self.push(Fact::User, found);
         let others: Vec<u32> =

@@ -20,6 +20,7 @@ fn asked() -> Asked {
     Asked {
         backend: Backend::Native,
         user: PenUser { uid: 1000, gid: 1000 },
+        outside_uid: None,
         groups: GroupsAsked::None,
         ids: Some(MapsAsked { uids: map(), gids: map() }),
         namespaces: vec!["user", "pid", "net"],
@@ -168,6 +169,24 @@ fn ids_are_those_of_the_map_and_never_the_hosts_root() {
     check(|found| outside(found).status.uids = [0; 4], &[Fact::User]);
     check(|found| found.inside.workload.status.uids[2] = 0, &[Fact::User]);
     check(|found| found.inside.workload.status.groups.push(4), &[Fact::Groups]);
+}
+
+#[test]
+fn an_engine_of_ours_starts_nobody_but_us() {
+    let refused = |change: fn(&mut Observed)| {
+        let mut asked = asked();
+        (asked.backend, asked.ids, asked.outside_uid) = (Backend::Docker, None, Some(501));
+        let mut found = observed();
+        outside(&mut found).status.uids = [501; 4];
+        change(&mut found);
+        let refused = decide(&asked, &found).err().unwrap_or_default();
+        refused.into_iter().map(|one| one.fact).collect::<Vec<_>>()
+    };
+    assert_eq!(refused(|_| {}), []);
+    assert_eq!(refused(|found| outside(found).status.uids = [0; 4]), [Fact::User]);
+    assert_eq!(refused(|found| outside(found).status.uids[1] = 100_501), [Fact::User]);
+    let unseen = refused(|found| found.outside = None);
+    assert_eq!(unseen, [Fact::User, Fact::Cgroup("memory")]);
 }
 
 #[test]

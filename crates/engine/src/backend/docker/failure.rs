@@ -153,6 +153,12 @@ pub enum DockerFailure {
     UnknownUser { image: String, name: String },
     #[error("the container is not what was asked for: {}; it was removed", list(.0))]
     Differs(Vec<Difference>),
+    #[error(
+        "the container is not what was asked for: {}; it was stopped and kept, and \
+         `clawpen sandbox recreate` replaces it",
+        list(.0)
+    )]
+    DiffersKept(Vec<Difference>),
     #[error("cannot write the supervisor's plan")]
     Plan(#[source] clawpen_wire::supervisor::codec::EncodeError),
     #[error("the container's supervisor did not answer within {seconds} s{}", last_words(.said))]

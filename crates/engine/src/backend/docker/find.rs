@@ -181,12 +181,14 @@ impl DockerBackend {
         let mut asked = request::build(spec, &image, &around)?;
         // They tell when it was made; which one it is was checked by them already.
         asked.labels = labels;
+        request::keep_limits(&mut asked, spec, &container.inspection);
         // Never asked of its files again: a command may have written the list of users.
         let Some(user) = container.place.user() else { return Ok(Restarted::OfOtherRelease) };
         container.user = user;
         container.place.renew()?;
         let watch = container.place.watch()?;
-        let bytes = plan::bytes(spec, &image, container.user, Lifetime::Persistent)?;
+        let bytes =
+            plan::bytes(spec, &image, &container.sources, (container.user, Lifetime::Persistent))?;
         container.place.lay_out(&bytes)?;
         faults::reached("docker.planned");
         // A failure must not leave it running: the next call would find it and take it for proven.

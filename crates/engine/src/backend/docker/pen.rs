@@ -24,7 +24,8 @@ use clawpen_wire::supervisor::End;
 use super::engine::Make;
 use super::failure::DockerFailure;
 use super::find::{self, Restarted};
-use super::request::SUPERVISOR;
+use super::inspection::Difference;
+use super::request::{self, SUPERVISOR};
 use super::sources::Sources;
 use super::{Container, DockerBackend, Order, cgroup};
 use crate::backend::Witness;
@@ -127,6 +128,10 @@ impl Pen {
             Err(cause) => Err(cause),
         };
         match proven {
+            // Nobody asked for what differs, so nobody says that its contents may go.
+            Err(DockerFailure::Differs(found)) if found.iter().all(Difference::is_unasked) => {
+                Err(failed(DockerFailure::DiffersKept(found)))
+            }
             // It is not what was asked for, so it goes.
             Err(cause @ (DockerFailure::Facts(_) | DockerFailure::Differs(_))) => {
                 engine.remove(id).map_err(failed)?;
@@ -154,14 +159,14 @@ impl Pen {
         }
         let user = engine.user_of(id)?;
         let pid = self.pid;
-        let sources = Sources::look(spec, &engine.supervisor_file()?)?;
+        let sources = Sources::look(spec)?;
         let channel = self.channel().map_err(DockerFailure::Report)?;
         let observed = Observed {
             host_namespaces: facts::own_namespaces()?,
             outside: outside(pid)?,
             inside: inside(channel, &sources)?,
         };
-        let asked = asked(spec, user, engine.maker(), &sources)?;
+        let asked = asked(spec, user, engine, &sources)?;
         self.facts = rules_facts::compare(&asked, &observed);
         Ok(self.facts.clone())
     }
@@ -247,7 +252,7 @@ fn prove(
         outside,
         inside: inside(&mut channel, &sources)?,
     };
-    let asked = asked(spec, container.user, engine.maker(), &sources)?;
+    let asked = asked(spec, container.user, engine, &sources)?;
     let mut facts = rules_facts::decide(&asked, &observed).map_err(DockerFailure::Facts)?;
     faults::reached("docker.proven");
     channel.seal().map_err(DockerFailure::Report)?;
@@ -301,7 +306,7 @@ fn inside(channel: &mut Channel, sources: &Sources) -> Result<Inside, DockerFail
 fn asked(
     spec: &ContainerSpec,
     (uid, gid): (u32, u32),
-    maker: Make,
+    engine: &DockerBackend,
     sources: &Sources,
 ) -> Result<Asked, DockerFailure> {
     let limits = EngineLimits::read(spec.limits()).map_err(DockerFailure::Limit)?;
@@ -311,13 +316,14 @@ fn asked(
     Ok(Asked {
         backend: Backend::Docker,
         user: PenUser { uid, gid },
+        outside_uid: request::outside_user(spec, engine.engine.about()),
         groups: GroupsAsked::Given,
         ids: None,
-        namespaces: match maker {
+        namespaces: match engine.maker() {
             Make::Docker => NAMESPACES.to_vec(),
             Make::Podman => NAMESPACES_OF_PODMAN.to_vec(),
         },
-        mounts: MountsAsked::AtLeast(mounts(spec, sources)),
+        mounts: MountsAsked::AtLeast(mounts(spec, sources, engine.maker())),
         interfaces: match spec.network() {
             Network::None => Interfaces::LoopbackOnly,
             Network::EngineDefault | Network::Named(_) | Network::Joined(_) => Interfaces::Given,
@@ -335,7 +341,7 @@ fn asked(
     })
 }
 
-fn mounts(spec: &ContainerSpec, sources: &Sources) -> Vec<MountAsked> {
+fn mounts(spec: &ContainerSpec, sources: &Sources, maker: Make) -> Vec<MountAsked> {
     let mount = |target: &str, flags: &[&'static str]| {
         let target = posix::normalize(target);
         let source = sources.at(&target);
@@ -358,6 +364,11 @@ fn mounts(spec: &ContainerSpec, sources: &Sources) -> Vec<MountAsked> {
         mount(path, &["nosuid", "nodev"])
     });
     mounts.extend(tmpfs);
+    match maker {
+        Make::Docker => {}
+        // Its inspection does not tell which paths are closed.
+        Make::Podman => mounts.push(mount("/proc/sys", &["ro"])),
+    }
     mounts
 }
 

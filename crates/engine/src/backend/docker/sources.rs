@@ -28,6 +28,7 @@ struct Source {
     /// Where it is to be inside.
     target: String,
     file: SourceAsked,
+    kind: Kind,
     /// Keeps its number from being given to another.
     _held: Option<OwnedFd>,
 }
@@ -37,7 +38,10 @@ impl Sources {
     pub(super) fn open(spec: &ContainerSpec, supervisor: &Path) -> Result<Self, DockerFailure> {
         let root = root()?;
         let mut sources = Vec::new();
-        for (target, path) in all(spec, supervisor) {
+        // Our own directory, which nobody else can write: links on the way to it are the user's.
+        let supervisor = supervisor.canonicalize().unwrap_or_else(|_| supervisor.to_owned());
+        let ours = (SUPERVISOR.to_owned(), supervisor);
+        for (target, path) in std::iter::once(ours).chain(all(spec)) {
             let (held, found) = open(&root, &path).map_err(|cause| match cause.raw_os_error() {
                 Some(libc::ELOOP) => DockerFailure::SourceChanged { path: path.clone() },
                 _ => DockerFailure::Local { what: "open", path: path.clone(), cause },
@@ -46,28 +50,39 @@ impl Sources {
                 return Err(DockerFailure::SourceChanged { path });
             }
             let file = SourceAsked::Is(FileId { device: found.device, inode: found.inode });
-            sources.push(Source { target, file, _held: Some(held) });
+            sources.push(Source { target, file, kind: found.kind, _held: Some(held) });
         }
         Ok(Self(sources))
     }
 
-    /// The same for a container that runs, whose sources may be gone by now.
-    pub(super) fn look(spec: &ContainerSpec, supervisor: &Path) -> Result<Self, DockerFailure> {
+    /// The same for a container that runs, whose sources may be gone by now. Its supervisor was proven
+    /// when it was made, and may be another release's.
+    pub(super) fn look(spec: &ContainerSpec) -> Result<Self, DockerFailure> {
         let root = root()?;
         let look = |(target, path): (String, PathBuf)| match open(&root, &path) {
-            Ok((held, Stat { device, inode, .. })) => {
+            Ok((held, Stat { device, inode, kind, .. })) => {
                 let file = SourceAsked::Is(FileId { device, inode });
-                Source { target, file, _held: Some(held) }
+                Source { target, file, kind, _held: Some(held) }
             }
-            Err(_gone) => Source { target, file: SourceAsked::Gone, _held: None },
+            Err(_gone) => {
+                Source { target, file: SourceAsked::Gone, kind: Kind::Unknown, _held: None }
+            }
         };
-        Ok(Self(all(spec, supervisor).map(look).collect()))
+        Ok(Self(all(spec).map(look).collect()))
     }
 
     /// What has to be mounted at a place.
     pub(super) fn at(&self, target: &str) -> SourceAsked {
-        let found = self.0.iter().find(|source| source.target == target);
+        // The last one lies on top.
+        let found = self.0.iter().rev().find(|source| source.target == target);
         found.map_or(SourceAsked::Any, |source| source.file)
+    }
+
+    /// Whether a place gets a single file.
+    pub(super) fn is_file(&self, target: &str) -> bool {
+        let target = posix::normalize(target);
+        let mut here = self.0.iter().filter(|source| source.target == target);
+        here.any(|source| source.kind != Kind::Directory)
     }
 
     /// The places that have to be looked at.
@@ -77,16 +92,9 @@ impl Sources {
 }
 
 /// Each place with the path that was decided on.
-fn all<'a>(
-    spec: &'a ContainerSpec,
-    supervisor: &Path,
-) -> impl Iterator<Item = (String, PathBuf)> + use<'a> {
-    // Our own directory, which nobody else can write: links on the way to it are the user's.
-    let supervisor = supervisor.canonicalize().unwrap_or_else(|_| supervisor.to_owned());
-    let ours = (SUPERVISOR.to_owned(), supervisor);
+fn all(spec: &ContainerSpec) -> impl Iterator<Item = (String, PathBuf)> {
     let checked = spec.checked_sources();
-    std::iter::once(ours)
-        .chain(checked.map(|(target, path)| (posix::normalize(target), PathBuf::from(path))))
+    checked.map(|(target, path)| (posix::normalize(target), PathBuf::from(path)))
 }
 
 fn root() -> Result<File, DockerFailure> {
