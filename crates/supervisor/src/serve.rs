@@ -140,7 +140,10 @@ pub(crate) fn run(mut server: Server) -> Result<(), Failure> {
             // Sending has made room, and with it requests were taken up that had waited.
             continue;
         }
-        if server.wants_standby() {
+        // The answers are out; nobody waits for this.
+        server.look_at_standby();
+        let is_paused = |until: Instant| until > Instant::now();
+        if server.wants_standby() && !server.ahead.paused_until().is_some_and(is_paused) {
             server = standby::stand_by(server);
         }
         server.epoll.wait(&mut happened, server.patience()).step("wait for something to do")?;
@@ -210,6 +213,7 @@ impl Server {
     fn reap(&mut self) {
         let mut ended = Vec::new();
         reap::reap(|pid| ended.push(pid));
+        self.ahead.unseen |= !ended.is_empty();
         for &pid in &ended {
             self.ahead.has_ended(pid);
             let id = self
@@ -273,7 +277,8 @@ impl Server {
             return Some(Duration::ZERO);
         }
         let due = self.commands.values().filter_map(|command| command.due).map(|(when, _)| when);
-        let next = due.chain(self.nobody_came).min()?;
+        let standby = self.ahead.paused_until().filter(|_| self.wants_standby());
+        let next = due.chain(self.nobody_came).chain(standby).min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
 
