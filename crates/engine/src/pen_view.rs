@@ -280,4 +280,4 @@ impl Builder {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
