@@ -307,10 +307,11 @@ impl Bench {
     }
 }
 
-/// Makes many pens, on as many threads as there are processors, as a door that lives long makes them: the maker is
-/// started once, and each pen is made from nothing.
+/// Makes many pens as a door that lives long makes them: its makers come from one that was started once, and each
+/// pen is made from nothing. On two threads a processor, because each of them waits for its pen's own processes
+/// most of the time.
 fn crowd(prepared: &Prepared, count: usize) -> Result<Vec<Sandbox>, BenchError> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
     let make = |count: usize| -> Result<Vec<Sandbox>, OpenError> {
         let engines = Engines::default();
         engines.keep_ready(1);
