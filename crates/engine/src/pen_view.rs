@@ -293,4 +293,4 @@ impl Builder {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
