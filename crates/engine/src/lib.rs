@@ -6,6 +6,7 @@
 pub mod approvals_file;
 pub mod audit;
 pub mod backend;
+pub mod broker;
 pub mod call;
 pub mod channel;
 pub mod clock;
@@ -15,6 +16,7 @@ pub mod exec_question;
 pub mod explain;
 pub mod facts;
 pub mod faults;
+pub mod host_call;
 pub mod host_exec;
 pub mod host_files;
 mod known_places;
