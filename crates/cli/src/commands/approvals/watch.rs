@@ -35,13 +35,13 @@ pub(crate) fn run(args: &WatchArgs, output: &Output) -> Result<Outcome, CommandE
     let is_screen = args.format.format() == Format::Text
         && io::stdin().is_terminal()
         && io::stdout().is_terminal();
-    if !is_screen {
-        serving(server, output, || lines(&desk, args.format.format(), output))
-    } else {
+    if is_screen {
         let stdin = io::stdin();
         // Before any thread exists: those started later must not get our signals.
         let keyboard = Keyboard::take(stdin.as_fd())?;
         serving(server, output, || screen::run(&desk, &keyboard, output))
+    } else {
+        serving(server, output, || lines(&desk, args.format.format(), output))
     }
 }
 
@@ -67,9 +67,8 @@ fn serving(
         let serving = scope.spawn(|| server.serve());
         let done = job();
         drop(ends);
-        match serving.join() {
-            Ok(Err(cause)) => output.note(&format!("note: the socket ended: {cause}")),
-            Ok(Ok(())) | Err(_) => {}
+        if let Ok(Err(cause)) = serving.join() {
+            output.note(&format!("note: the socket ended: {cause}"));
         }
         done
     })
