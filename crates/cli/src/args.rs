@@ -1,5 +1,6 @@
 //! The command line: what can be said, and the help a newcomer reads.
 
+pub(crate) mod approvals;
 mod audit;
 pub(crate) mod lifecycle;
 
@@ -59,7 +60,7 @@ pub(crate) enum Command {
     /// Ask before doing: may this be, which rule says so, and what would change it
     #[command(subcommand, arg_required_else_help = true)]
     Why(WhyCommand),
-    /// Approvals: what may run on the host without asking
+    /// Approvals: what may run on the host without asking, and what waits for an answer
     #[command(subcommand, arg_required_else_help = true)]
     Approvals(ApprovalsCommand),
     /// The config files: where they are, whether they are sound, what they say
@@ -544,6 +545,12 @@ pub(crate) enum ApprovalsCommand {
     /// The commands that need no asking
     #[command(subcommand, arg_required_else_help = true)]
     Allowlist(AllowlistCommand),
+    /// What waits for a person's answer, with the whole plan
+    List(approvals::ListArgs),
+    /// Answer one: allow-once, allow-always or deny
+    Resolve(approvals::ResolveArgs),
+    /// Watch what is asked, and answer by key
+    Watch(approvals::WatchArgs),
 }
 
 #[derive(Debug, Args)]

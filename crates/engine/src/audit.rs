@@ -18,8 +18,8 @@ mod retention;
 mod select;
 mod shape;
 
-pub(crate) use chain::append;
 pub use chain::{Break, BreakKind, GivenHead, Verified};
+pub(crate) use chain::{append, append_call};
 pub use follow::Follower;
 pub use record::{Call, Door, Ending, Event, Hash, Head, Reason, Record, Verdict};
 pub use retention::{Dropped, Retention};

@@ -23,6 +23,8 @@ pub(crate) struct Living {
 pub(crate) struct Listed {
     pub(crate) life: Life,
     pub(crate) start_time: u64,
+    /// Who started it, or took it over.
+    pub(crate) parent: u32,
     memory: u64,
 }
 
@@ -91,7 +93,12 @@ fn parse(stat: &str) -> Option<Listed> {
         _ => Life::Lives,
     };
     let page = u64::try_from(rustix::param::page_size()).ok()?;
-    Some(Listed { life, start_time: number(19)?, memory: number(21)?.saturating_mul(page) })
+    Some(Listed {
+        life,
+        start_time: number(19)?,
+        parent: u32::try_from(number(1)?).ok()?,
+        memory: number(21)?.saturating_mul(page),
+    })
 }
 
 #[cfg(test)]
@@ -127,7 +134,7 @@ mod tests {
         let tail = "S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 100 7 1 1";
         let living = parse(&format!("12 (a) R 9 9 (b)) {tail}")).unwrap();
         let page = u64::try_from(rustix::param::page_size()).unwrap();
-        let expected = Listed { life: Life::Lives, start_time: 4242, memory: 7 * page };
+        let expected = Listed { life: Life::Lives, start_time: 4242, parent: 1, memory: 7 * page };
         assert_eq!(living, expected);
         assert_eq!(parse("12 (x) Z 1 1"), None);
         assert_eq!(parse("nonsense"), None);

@@ -47,7 +47,7 @@ pub struct Call {
     pub scope: Option<String>,
     pub door: String,
     pub tool: String,
-    /// `allowed`, `refused`, `approved`, `denied` or `failed`.
+    /// `allowed`, `refused`, `asked`, `approved`, `denied` or `failed`.
     pub verdict: String,
     /// `exit 0`, `signal 9`, `timed out` or `lost`; absent if nothing ran.
     pub ending: Option<String>,
