@@ -19,7 +19,7 @@ mod start;
 pub(crate) mod switches;
 
 pub(crate) use find::look;
-pub use find::{FindError, Found, Survivor, Swept, about, lives, sweep};
+pub use find::{FindError, Found, Survivor, Swept, about, lives, survivors, sweep};
 
 pub(crate) use plan::{helpers, subordinate};
 
