@@ -21,6 +21,7 @@ pub(crate) mod why_command;
 
 use clawpen_engine::approvals_file::ChangeError;
 use clawpen_engine::audit::AuditError;
+use clawpen_engine::audit::signature::SignatureError;
 use clawpen_engine::backend::docker::DockerFailure;
 use clawpen_engine::call::OpenError;
 use clawpen_engine::channel::CallError;
@@ -88,6 +89,8 @@ pub(crate) enum CommandError {
     Database(#[from] DatabaseError),
     #[error(transparent)]
     Audit(#[from] AuditError),
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
     #[error("cannot print the result")]
     Print(#[from] std::io::Error),
     #[error("{what}")]
