@@ -4,11 +4,12 @@ use std::os::unix::fs::MetadataExt as _;
 
 use anyhow::{Context as _, Result};
 use clawpen_engine::backend::docker::{Endpoint, Pen};
-use clawpen_engine::images::{Gone, Images, Kind, Method, Order, Recipe, State};
+use clawpen_engine::images::{BuildError, Gone, Images, Kind, Method, Order, Recipe, State};
 use clawpen_engine::supervisor_image;
 use clawpen_tests::docker::{BASE, Place};
 use clawpen_wire::pen::Lifetime;
 
+use crate::container::docker;
 use crate::pen::sh;
 
 /// The images of the place's engine.
@@ -35,7 +36,21 @@ fn make_and_use(place: &Place, order: &Order, expected: Method) -> Result<()> {
     assert_eq!(ours.method.as_deref(), Some(expected.as_str()));
     used(place, &order.image)?;
     let directory = place.path("exported");
-    images.export(&order.image, &directory)?;
+    // What a build and an export that were killed have left is taken away by the next.
+    let label = format!("clawpen.export={}", place.path("state/clawpen/images").display());
+    for left in [
+        &["create", "--label", &label, &order.image, "true"][..],
+        &["tag", &order.image, "clawpen-content:left"],
+    ] {
+        assert!(docker(place, left).status()?.success(), "{left:?}");
+    }
+    images.export(&order.image, &directory, &mut |_| {})?;
+    for list in [
+        &["ps", "--all", "--quiet", "--filter", &format!("label={label}")][..],
+        &["images", "--quiet", "clawpen-content"],
+    ] {
+        assert_eq!(String::from_utf8(docker(place, list).output()?.stdout)?, "", "{list:?}");
+    }
     assert!(directory.join("usr/bin/python3").exists());
     assert!(std::fs::read_dir(directory.join("dev"))?.next().is_none());
     let sources = std::fs::read_to_string(directory.join("etc/passwd"))?;
@@ -73,7 +88,12 @@ fn order(name: &str, below: &str, method: Method) -> Result<Order> {
 #[test]
 fn where_nothing_can_be_pulled_the_base_image_is_made_from_packages() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
-    let order = order("packages", "clawpen-test-nowhere:1", Method::Auto)?;
+    let nowhere = order("nowhere", "clawpen-test-nowhere:1", Method::Auto)?;
+    let refused = images(&place)?.build(&nowhere, &mut |_| {}).unwrap_err();
+    assert!(matches!(refused, BuildError::NeitherWay { .. }), "{refused}");
+    // The engine of the tests has no network, so the image that is named by default cannot be had either.
+    let plain = Recipe::plain(Kind::Base);
+    let order = Order { recipe: plain, ..order("packages", BASE, Method::Auto)? };
     make_and_use(&place, &order, Method::Packages)
 }
 

@@ -227,7 +227,10 @@ fn export(
         let image = recipe.kind().image().to_owned();
         made.map_err(|cause| CommandError::Image { image, cause })?;
     } else {
-        Images::connect(state_dir)?.export(&args.image, &directory)?;
+        let tell = &mut |line: &str| progress(line, output);
+        let made = Images::connect(state_dir)?.export(&args.image, &directory, tell);
+        output.status("");
+        made?;
     }
     let shown = directory.display().to_string();
     match args.format.format() {
