@@ -445,7 +445,7 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// Only these jobs: create, exec, files, docker, pens, workspace
+    /// Only these jobs: create, exec, files, docker, pens, state, workspace
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub only: Vec<String>,
     /// How often each quick job is measured

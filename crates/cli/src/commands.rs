@@ -21,6 +21,7 @@ pub(crate) mod why_command;
 
 use clawpen_engine::approvals_file::ChangeError;
 use clawpen_engine::audit::AuditError;
+use clawpen_engine::audit::signature::SignatureError;
 use clawpen_engine::backend::docker::DockerFailure;
 use clawpen_engine::broker::BrokerError;
 use clawpen_engine::broker::socket::SocketError;
@@ -94,6 +95,8 @@ pub(crate) enum CommandError {
     Broker(#[from] BrokerError),
     #[error(transparent)]
     Socket(#[from] SocketError),
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
     #[error("cannot print the result")]
     Print(#[from] std::io::Error),
     #[error("{what}")]

@@ -171,12 +171,9 @@ impl Engines {
                 Found::Gone => Ok(Found::Gone),
             },
             Identity::Docker(identity) => {
-                // The kernel's word is enough if it was met before; else the engine is asked.
-                let mut found = docker::Pen::find(&docker_home(state_dir), identity)?;
-                if found.is_none() {
-                    let engine = self.docker_of(identity, state_dir)?;
-                    found = docker::Pen::find_at(&engine, &identity.container_id)?;
-                }
+                // Only by the note of whoever proved it. The engine could tell that something runs under
+                // its name, which says nothing about what.
+                let found = docker::Pen::find(&docker_home(state_dir), identity)?;
                 Ok(found.map_or(Found::Gone, |pen| Found::There(Sandbox::Docker(Box::new(pen)))))
             }
         }

@@ -6,6 +6,7 @@
 mod container;
 mod images;
 mod lifecycle;
+mod many;
 mod pen;
 mod podman;
 mod swaps;

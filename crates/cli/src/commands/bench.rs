@@ -8,6 +8,7 @@ mod docker;
 mod jobs;
 mod numbers;
 mod rivals;
+mod state;
 
 use std::path::{Path, PathBuf};
 
@@ -55,6 +56,12 @@ enum Verdict {
 enum BenchError {
     #[error(transparent)]
     Open(#[from] clawpen_engine::call::OpenError),
+    #[error(transparent)]
+    Database(#[from] clawpen_engine::database::DatabaseError),
+    #[error(transparent)]
+    Registry(#[from] clawpen_engine::registry::RegistryError),
+    #[error(transparent)]
+    Ensure(#[from] clawpen_engine::lifecycle::EnsureError),
     #[error(transparent)]
     Store(#[from] clawpen_engine::config_store::StoreError),
     #[error("a call failed")]
@@ -128,7 +135,11 @@ fn config_text(image: &str) -> String {
     let container = json!({ "backend": "docker", "docker": { "image": image } });
     json!({ "agents": {
         "defaults": { "sandbox": { "backend": "native" } },
-        "list": [{ "id": "bench" }, { "id": docker::AGENT, "sandbox": container }],
+        "list": [
+            { "id": "bench" },
+            { "id": docker::AGENT, "sandbox": container },
+            { "id": state::CROWD, "sandbox": { "scope": "session" } },
+        ],
     } })
     .to_string()
 }

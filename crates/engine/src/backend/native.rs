@@ -22,7 +22,7 @@ pub(crate) mod switches;
 
 pub(crate) use ahead::Ahead;
 pub(crate) use find::look;
-pub use find::{FindError, Found, Survivor, Swept, about, lives, sweep};
+pub use find::{FindError, Found, Survivor, Swept, about, lives, survivors, sweep};
 
 pub(crate) use plan::{helpers, subordinate};
 

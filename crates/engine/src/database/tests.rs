@@ -245,7 +245,7 @@ fn a_corrupt_database_is_kept_named_and_rebuilt_from_what_runs() {
         assert_eq!(fs::read(file(&state)).unwrap(), before);
 
         let done = rebuild(state.path(), &[survivor("a")], &now()).unwrap();
-        assert_eq!(done.sandboxes, 1);
+        assert_eq!(done.sandboxes, ["a"]);
         let name = done.kept.file_name().unwrap().to_str().unwrap();
         assert_eq!(name, "clawpen.db.corrupt-1000");
         assert_eq!(fs::read(&done.kept).unwrap(), before);

@@ -1,5 +1,6 @@
 //! What there is: every row with what is found of it, and what the reference has made.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -50,6 +51,8 @@ pub enum Origin {
 pub enum Condition {
     Running,
     Stopped,
+    /// It runs, and nobody has proven it since it was started. The next call starts it anew.
+    Unproven,
     /// It is written down and not there.
     Gone,
     /// Somebody is making or removing it right now.
@@ -66,18 +69,15 @@ impl Lifecycle<'_> {
         let mut problems = recovered.problems.clone();
         let imported = self.registry().import(Path::new(self.state_dir))?;
         problems.extend(imported.problems.iter().map(|problem| chain(problem)));
-        let leases = self.registry().all_leases()?;
+        let calls = self.calls_in_flight()?;
         let now = self.clock.now();
         let mut sandboxes = Vec::new();
         for (row, living) in rows.into_iter().filter(|(row, _)| row.kind == kind) {
             let (condition, memory) = self.condition(&row, living);
-            let is_alive = |lease: &&crate::registry::Lease| {
-                lease.name == row.name && lease.holder.liveness() != Liveness::Dead
-            };
             sandboxes.push(Listed {
                 condition,
                 memory,
-                calls: leases.iter().filter(is_alive).count(),
+                calls: calls.get(&row.name).copied().unwrap_or_default(),
                 age: now.since(&row.created),
                 idle: now.since(&row.last_used),
                 current: currents.of(&row),
@@ -98,6 +98,18 @@ impl Lifecycle<'_> {
         Ok(Listing { sandboxes, recovered, problems })
     }
 
+    /// How many calls of living processes are in flight, by sandbox.
+    fn calls_in_flight(&self) -> Result<HashMap<String, usize>, EnsureError> {
+        let mut calls = HashMap::new();
+        for lease in self.registry().all_leases()? {
+            match lease.holder.liveness() {
+                Liveness::Dead => {}
+                Liveness::Alive | Liveness::Unknown => *calls.entry(lease.name).or_default() += 1,
+            }
+        }
+        Ok(calls)
+    }
+
     fn condition(&self, row: &Row, living: Option<Living>) -> (Condition, Option<u64>) {
         match row.state {
             State::Ready => {}
@@ -110,6 +122,7 @@ impl Lifecycle<'_> {
         let condition = match state {
             Ok(Some(Running::Running)) => Condition::Running,
             Ok(Some(Running::Stopped)) => Condition::Stopped,
+            Ok(Some(Running::Unproven)) => Condition::Unproven,
             Ok(None) => Condition::Gone,
             Err(error) => Condition::Unknown(chain(&error)),
         };
@@ -144,6 +157,17 @@ impl Lifecycle<'_> {
 }
 
 impl Listed {
+    /// Whether something runs there, proven or not.
+    pub const fn is_running(&self) -> bool {
+        match self.condition {
+            Condition::Running | Condition::Unproven => true,
+            Condition::Stopped
+            | Condition::Gone
+            | Condition::Changing(_)
+            | Condition::Unknown(_) => false,
+        }
+    }
+
     pub fn name(&self) -> &str {
         match &self.origin {
             Origin::Ours(row) => &row.name,

@@ -67,7 +67,12 @@ impl Lifecycle<'_> {
                 let engine = engine.map_err(|cause| reach(cause.into()))?;
                 match engine.look(&identity.container_id).map_err(|cause| reach(cause.into()))? {
                     Sight::Absent => Ok(None),
-                    Sight::Ours(seen) if seen.running => Ok(Some(reuse::State::Running)),
+                    // Whoever proves it right now may have been faster than our question.
+                    Sight::Ours(seen) if seen.running => {
+                        let proven = docker::noted_process(&home, &identity.container_id);
+                        let unproven = reuse::State::Unproven;
+                        Ok(Some(proven.map_or(unproven, |_| reuse::State::Running)))
+                    }
                     Sight::Ours(_) => Ok(Some(reuse::State::Stopped)),
                     Sight::OfReference(_) | Sight::Stranger => {
                         let name = row.name.clone();

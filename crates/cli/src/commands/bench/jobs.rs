@@ -45,6 +45,10 @@ pub(super) fn all(args: &BenchArgs, output: &Output) -> Result<Vec<Row>, BenchEr
         output.status("pens");
         rows.extend(bench.pens(args.pens)?);
     }
+    if wants("state") {
+        output.status("state");
+        rows.extend(bench.state(args.pens)?);
+    }
     if wants("workspace") {
         output.status("workspace");
         rows.extend(bench.workspace(args.files, output)?);

@@ -123,6 +123,11 @@ pub enum DockerFailure {
          it, run `clawpen sandbox remove --adopt {name}`"
     )]
     OfReference { name: String },
+    #[error(
+        "container `{name}` runs unproven and does not end when it is killed; remove it yourself \
+         with `docker rm --force`"
+    )]
+    Unstoppable { name: String },
     #[error("the container cannot be written down, so it was removed")]
     Witness(#[source] WitnessError),
     #[error("the engine did not {} (status {status}): {message}", .action.as_str())]

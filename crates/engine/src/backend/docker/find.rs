@@ -1,11 +1,12 @@
 //! Comes back to containers: finds them, connects, starts those that stopped, removes, sweeps.
 //!
-//! Two ways lead to a container that runs. The short one asks only the kernel: when it was met, the
-//! number and the start of its first process were noted beside its socket, and whoever listens there
-//! now must be that process. The long one asks the engine, and is taken when the short one fails.
+//! One way leads to a container that runs, and it asks only the kernel: when it was proven and sealed,
+//! the number and the start of its first process were noted, and whoever listens on its socket now must
+//! be that process. A container that runs without such a note was started by somebody who died before
+//! he had proven it, or by somebody else: it counts as unproven, and is started anew before it is used.
 //!
 //! ```text
-//! <home>/live/<container id>    run, boot, number, start: written when met, gone with the container
+//! <home>/live/<container id>    run, boot, number, start: written when sealed, gone before a start
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -185,6 +186,7 @@ impl DockerBackend {
         // Never asked of its files again: a command may have written the list of users.
         let Some(user) = container.place.user() else { return Ok(Restarted::OfOtherRelease) };
         container.user = user;
+        self.bring_to_rest(&container)?;
         container.place.renew()?;
         let watch = container.place.watch()?;
         let bytes =
@@ -198,6 +200,32 @@ impl DockerBackend {
         let stream = container.meet(&watch)?;
         faults::reached("docker.met");
         Ok(Restarted::Runs(Box::new(container), stream))
+    }
+
+    /// Whatever runs of a container goes, and the note of what was proven of it with it: from here to
+    /// the seal a kill leaves a container that nobody takes for a proven one.
+    fn bring_to_rest(&self, container: &Container) -> Result<(), DockerFailure> {
+        let path = note_path(&self.home, &container.id);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(DockerFailure::Local { what: "remove", path, cause: error });
+            }
+            Ok(()) | Err(_) => {}
+        }
+        if container.first_process == 0 {
+            return Ok(());
+        }
+        // It may end by itself meanwhile, so what counts is what is there afterwards.
+        let killed = self.engine.kill(&container.id);
+        match container.look()? {
+            Some(found) if first_process(&found).is_some() => {
+                Err(killed.err().unwrap_or_else(|| DockerFailure::Unstoppable {
+                    name: found.name.unwrap_or_default(),
+                }))
+            }
+            Some(_) => Ok(()),
+            None => Err(container.ended(None)),
+        }
     }
 
     /// Kills and removes a container of ours, and what is kept for it. One that is gone is no error;
@@ -286,6 +314,17 @@ impl DockerBackend {
             }
         }
         Ok(swept)
+    }
+
+    /// The finished containers of this state directory, whether they run or stand. Changes nothing.
+    pub fn survivors(&self) -> Result<Vec<Survivor>, DockerFailure> {
+        let run = self.home.join("run");
+        let survivor = |seen: Seen| {
+            let place = MeetingPlace::open(&run, seen.labels.get(RUN_LABEL)?)?;
+            let about = place.about().filter(|_| !place.is_held())?;
+            Some(Survivor { identity: self.identity(&seen.id), about })
+        };
+        Ok(self.ours()?.into_iter().filter_map(survivor).collect())
     }
 
     /// Who the processes of a running container are, as was noted when it was made.

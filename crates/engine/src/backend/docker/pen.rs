@@ -85,25 +85,15 @@ impl Pen {
         start(engine, order, witness).map_err(|cause| StartError { name, cause })
     }
 
-    /// Connects to a container that was written down, without asking the engine if the kernel's
-    /// word is enough. The value leaves it running. `None`: it does not run, or is not that one.
+    /// Connects to a container that was written down and proven, without a word to the engine. The
+    /// value leaves it running. `None`: it does not run, is not that one, or is not proven.
     pub fn find(home: &Path, identity: &DockerIdentity) -> Result<Option<Self>, ConnectError> {
         let Some((pid, stream)) = find::by_note(home, &identity.container_id) else {
             return Ok(None);
         };
         let channel = Channel::connect_to_identify(stream, pid)?;
-        Ok(Some(Self::found(channel, pid)))
-    }
-
-    /// The same by asking the engine.
-    pub fn find_at(engine: &DockerBackend, id: &str) -> Result<Option<Self>, DockerFailure> {
-        let Some(container) = engine.open(id)? else { return Ok(None) };
-        // Without its socket nobody will ever reach it again.
-        let Ok(stream) = container.connect() else { return Ok(None) };
-        let pid = container.first_process();
-        let channel = Channel::connect_to_identify(stream, pid)?;
-        engine.note(&container)?;
-        Ok(Some(Self::found(channel, pid)))
+        // A note is written after the seal. One beside an open supervisor is not ours.
+        Ok(channel.welcome().sealed.then(|| Self::found(channel, pid)))
     }
 
     fn found(channel: Channel, pid: u32) -> Self {
@@ -111,8 +101,8 @@ impl Pen {
         Self { channel: Some(channel), container: None, pid, facts: Vec::new(), lifetime }
     }
 
-    /// Starts a container that stopped and proves it again; `None` if it has to be replaced. Its
-    /// setup command has run when it was made.
+    /// Starts a container that stopped and proves it again; one that runs unproven is killed first.
+    /// `None` if it has to be replaced. Its setup command has run when it was made.
     pub fn restart(
         engine: &DockerBackend,
         id: &str,
