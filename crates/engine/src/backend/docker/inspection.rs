@@ -48,7 +48,7 @@ use Exception::{Elsewhere, FilledIn, Superset};
 const EXCEPTIONS: &[(&str, Exception, &str)] = &[
     ("HostConfig.ShmSize", FilledIn, "the engine's 64 MiB"),
     ("HostConfig.Runtime", FilledIn, "the engine's default runtime"),
-    ("HostConfig.MaskedPaths", FilledIn, "the engine's list; what is masked is seen from inside"),
+    ("HostConfig.MaskedPaths", FilledIn, "Podman's own list"),
     ("HostConfig.ReadonlyPaths", FilledIn, "the engine's list; seen from inside too"),
     ("HostConfig.MemorySwap", FilledIn, "twice the memory limit unless told"),
     ("HostConfig.MemorySwappiness", FilledIn, "the kernel's default, shown as a number"),
