@@ -12,6 +12,7 @@ pub mod facts;
 pub mod home;
 pub mod people;
 pub mod replay;
+pub mod user;
 
 /// A program of this workspace that cargo built beside the running one.
 pub fn built(name: &str) -> anyhow::Result<std::path::PathBuf> {
