@@ -6,13 +6,14 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clawpen_rules::facts::kernel::{self, KernelText, Status};
 use clawpen_rules::facts::{
-    Inside, Interface, InterfaceKind, Landlock, LandlockEffect, Memory, Outside, Process, Sealing,
+    FileId, Inside, Interface, InterfaceKind, Landlock, LandlockEffect, Memory, Outside, Process,
+    Sealing,
 };
-use clawpen_wire::supervisor::{FactsReport, NamespaceFact, ProcessFacts};
+use clawpen_wire::supervisor::{FactsReport, FileIdentity, NamespaceFact, ProcessFacts};
 
 /// The kinds of namespaces that a pen has of its own, as `/proc/self/ns` names them.
 pub const NAMESPACES: [&str; 7] = ["user", "pid", "mnt", "net", "ipc", "uts", "cgroup"];
@@ -115,6 +116,19 @@ pub fn inside(report: &FactsReport) -> Result<Inside, ObserveError> {
         },
         sealing: if *sealed { Sealing::After } else { Sealing::Before },
     })
+}
+
+/// Adds which files are mounted: `found` is what the supervisor answered for `targets`. A file counts
+/// only with the mount that it was reached through, or a path that changed meanwhile would do.
+pub fn identify(inside: &mut Inside, targets: &[PathBuf], found: &[Option<FileIdentity>]) {
+    for (target, found) in targets.iter().zip(found) {
+        let Some(FileIdentity { mount, device, inode }) = *found else { continue };
+        let mounts = inside.mounts.iter_mut();
+        let mut here = mounts.filter(|seen| seen.id == mount && Path::new(&seen.target) == target);
+        if let Some(seen) = here.next() {
+            seen.source = Some(FileId { device, inode });
+        }
+    }
 }
 
 fn process(facts: &ProcessFacts) -> Result<Process, ObserveError> {

@@ -67,6 +67,8 @@ pub struct ContainerSpec {
     workdir: String,
     mounts: Vec<WorkspaceMount>,
     workspace_label: WorkspaceLabel,
+    /// The source of each of them without links, as it was decided on.
+    workspaces: Vec<String>,
     binds: Vec<CheckedBind>,
     /// Run once, after the first start.
     setup: Option<String>,
@@ -270,6 +272,14 @@ impl ContainerSpec {
     /// The configured binds.
     pub fn binds(&self) -> &[CheckedBind] {
         &self.binds
+    }
+
+    /// What of the host is inside, workspaces first: where, and the path that was decided on. No part
+    /// of it was a link then, so one that is a link now was changed since.
+    pub fn checked_sources(&self) -> impl Iterator<Item = (&str, &str)> {
+        let workspaces = self.mounts.iter().zip(&self.workspaces);
+        let workspaces = workspaces.map(|(mount, real)| (mount.target.as_str(), real.as_str()));
+        workspaces.chain(self.binds.iter().map(|bind| (bind.target(), bind.real_source())))
     }
 
     /// What this container is allowed beyond a locked-down one.

@@ -26,6 +26,7 @@ mod meeting;
 mod pen;
 mod plan;
 mod request;
+mod sources;
 mod switches;
 mod user;
 
@@ -53,6 +54,7 @@ pub use self::pen::{Pen, StartError};
 use self::engine::Engine;
 use self::meeting::{Life, MeetingPlace, Met, Watch};
 use self::request::{Around, Labels, OurMounts, Stay};
+use self::sources::Sources;
 use self::user::UserFiles;
 use super::Witness;
 use crate::faults;
@@ -97,6 +99,8 @@ pub struct Container {
     first_process: u32,
     user: (u32, u32),
     inspection: ContainerInspectResponse,
+    /// What was checked and has to be mounted; nothing once it is proven.
+    sources: Sources,
     at_the_end: AtTheEnd,
 }
 
@@ -152,6 +156,7 @@ impl DockerBackend {
         check_kind(spec, &image)?;
         self.check_abilities(spec)?;
         let supervisor = self.supervisor_file()?;
+        let sources = Sources::open(spec, &supervisor)?;
         let place = MeetingPlace::make(&self.home.join("run"))?;
         let inside = place.inside();
         let ours = OurMounts { supervisor: &supervisor, meeting_place: &inside };
@@ -176,6 +181,7 @@ impl DockerBackend {
             first_process: 0,
             user: (0, 0),
             inspection: ContainerInspectResponse::default(),
+            sources,
             at_the_end: AtTheEnd::Remove,
         };
         faults::reached("docker.created");
@@ -188,7 +194,13 @@ impl DockerBackend {
         }
         faults::reached("docker.written");
         container.user = container.find_user(spec, &image)?;
-        container.place.lay_out(&plan::bytes(spec, &image, container.user, lifetime)?)?;
+        container.place.note_user(container.user)?;
+        container.place.lay_out(&plan::bytes(
+            spec,
+            &image,
+            &container.sources,
+            (container.user, lifetime),
+        )?)?;
         faults::reached("docker.planned");
         let started = container.start(&asked, image.id.as_deref().unwrap_or_default());
         started.map_err(|failure| gives(sees(failure, &inside), spec))?;

@@ -252,7 +252,7 @@ impl<'a> ContainerBuilder<'a> {
         let binds = self.checked_binds(policy, files)?;
         self.check_isolation()?;
         self.check_places(&binds)?;
-        self.check_workspace(policy, files)?;
+        let workspaces = self.check_workspace(policy, files)?;
         self.check_words()?;
         let network = self.checked_network()?;
         let mut limits = self.limits.clone();
@@ -279,6 +279,7 @@ impl<'a> ContainerBuilder<'a> {
             workdir: self.layout.workdir().to_owned(),
             mounts: self.layout.mounts(),
             workspace_label: self.workspace_label,
+            workspaces,
             binds,
             setup: self.setup,
         };
@@ -329,16 +330,21 @@ impl<'a> ContainerBuilder<'a> {
         })
     }
 
-    /// Checks that no workspace shows what no sandbox may see.
+    /// Checks that no workspace shows what no sandbox may see, and gives what was looked at.
     fn check_workspace(
         &self,
         policy: &BindPolicy,
         files: &impl HostFiles,
-    ) -> Result<(), ContainerRefused> {
+    ) -> Result<Vec<String>, ContainerRefused> {
+        let mut real = Vec::new();
         for mount in self.layout.mounts() {
-            let Err(refusal) = mounts::decide_workspace(&mount.source, mount.access, policy, files)
-            else {
-                continue;
+            let decided = mounts::decide_workspace(&mount.source, mount.access, policy, files);
+            let refusal = match decided {
+                Ok(path) => {
+                    real.push(path);
+                    continue;
+                }
+                Err(refusal) => refusal,
             };
             let origin = self.directory_origin(&mount.source);
             let path = mount.source;
@@ -355,7 +361,7 @@ impl<'a> ContainerBuilder<'a> {
             };
             return Err(refused(problem, origin));
         }
-        Ok(())
+        Ok(real)
     }
 
     /// What set a directory of the layout, if known.

@@ -104,6 +104,11 @@ pub enum DockerFailure {
     HostNetwork { name: String },
     #[error("`docker.network` joins the container `{name}`, and there is none of that name")]
     NoSuchContainer { name: String },
+    #[error(
+        "`{}` was put in the place of a directory after it was checked; look who may write beside it",
+        .path.display()
+    )]
+    SourceChanged { path: PathBuf },
     #[error("image `{image}` is missing; {build}")]
     ImageMissing { image: String, build: String },
     #[error("image `{image}` is for {kind}, this machine is {ours}")]
@@ -152,6 +157,12 @@ pub enum DockerFailure {
     UnknownUser { image: String, name: String },
     #[error("the container is not what was asked for: {}; it was removed", list(.0))]
     Differs(Vec<Difference>),
+    #[error(
+        "the container is not what was asked for: {}; it was stopped and kept, and \
+         `clawpen sandbox recreate` replaces it",
+        list(.0)
+    )]
+    DiffersKept(Vec<Difference>),
     #[error("cannot write the supervisor's plan")]
     Plan(#[source] clawpen_wire::supervisor::codec::EncodeError),
     #[error("the container's supervisor did not answer within {seconds} s{}", last_words(.said))]

@@ -24,6 +24,7 @@ use super::failure::DockerFailure;
 use super::meeting::MeetingPlace;
 use super::plan;
 use super::request::{self, OurMounts, Stay};
+use super::sources::Sources;
 use super::{AtTheEnd, Container, DockerBackend, RUN_LABEL, STATE_LABEL, first_process};
 use crate::clock;
 use crate::faults;
@@ -205,16 +206,21 @@ impl DockerBackend {
         if !is_current {
             return Ok(Restarted::HasToBeReplaced);
         }
+        container.sources = Sources::open(spec, &supervisor)?;
         let inside = container.place.inside();
         let ours = OurMounts { supervisor: &supervisor, meeting_place: &inside };
         let around = self.around(spec, ours, Stay::Kept)?;
         let mut asked = request::build(spec, &image, &around)?;
         // They tell when it was made; which one it is was checked by them already.
         asked.labels = labels;
-        container.user = container.find_user(spec, &image)?;
+        request::keep_limits(&mut asked, spec, &container.inspection);
+        // Never asked of its files again: a command may have written the list of users.
+        let Some(user) = container.place.user() else { return Ok(Restarted::OfOtherRelease) };
+        container.user = user;
         container.place.renew()?;
         let watch = container.place.watch()?;
-        let bytes = plan::bytes(spec, &image, container.user, Lifetime::Persistent)?;
+        let bytes =
+            plan::bytes(spec, &image, &container.sources, (container.user, Lifetime::Persistent))?;
         container.place.lay_out(&bytes)?;
         faults::reached("docker.planned");
         // A failure must not leave it running: the next call would find it and take it for proven.
@@ -328,17 +334,11 @@ impl DockerBackend {
         Ok(swept)
     }
 
-    /// Who the processes of a container of `spec` are.
-    pub(super) fn user_of(
-        &self,
-        id: &str,
-        spec: &ContainerSpec,
-    ) -> Result<(u32, u32), DockerFailure> {
+    /// Who the processes of a running container are, as was noted when it was made.
+    pub(super) fn user_of(&self, id: &str) -> Result<(u32, u32), DockerFailure> {
         let gone = || DockerFailure::Ended { code: None, said: String::new() };
         let container = self.open(id)?.ok_or_else(gone)?;
-        let image = container.inspection.image.as_deref().unwrap_or(spec.image());
-        let image = self.engine.image(image)?;
-        container.find_user(spec, &image)
+        container.place.user().ok_or_else(gone)
     }
 
     fn inspect(&self, name: &str) -> Result<Option<ContainerInspectResponse>, DockerFailure> {
@@ -363,6 +363,7 @@ impl DockerBackend {
             // Whoever it was proven to be when it was made.
             user: (0, 0),
             inspection,
+            sources: Sources::default(),
             at_the_end: AtTheEnd::Leave,
         })
     }

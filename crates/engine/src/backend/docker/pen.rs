@@ -12,8 +12,8 @@ use clawpen_rules::backend::Backend;
 use clawpen_rules::container::engine_limits::{EngineLimits, EngineUlimit};
 use clawpen_rules::container::{ContainerSpec, Network, RootFilesystem};
 use clawpen_rules::facts::{
-    self as rules_facts, Asked, Below, CgroupLimits, GroupsAsked, Interfaces, LandlockAsked, Line,
-    MountAsked, MountsAsked, Observed, Outside, Seen,
+    self as rules_facts, Asked, Below, CgroupLimits, GroupsAsked, Inside, Interfaces,
+    LandlockAsked, Line, MountAsked, MountsAsked, Observed, Outside, Seen,
 };
 use clawpen_rules::mounts::Access;
 use clawpen_rules::native::{Bound, PenUser, Rlimit, RlimitKind};
@@ -24,7 +24,9 @@ use clawpen_wire::supervisor::End;
 use super::engine::Make;
 use super::failure::DockerFailure;
 use super::find::{self, Restarted};
-use super::request::SUPERVISOR;
+use super::inspection::Difference;
+use super::request::{self, SUPERVISOR};
+use super::sources::Sources;
 use super::{Container, DockerBackend, Order, cgroup};
 use crate::backend::Witness;
 use crate::channel::{CallError, Captured, Channel, Command, ConnectError};
@@ -89,7 +91,7 @@ impl Pen {
         let Some((pid, stream)) = find::by_note(home, &identity.container_id) else {
             return Ok(None);
         };
-        let channel = Channel::connect(stream, pid)?;
+        let channel = Channel::connect_to_identify(stream, pid)?;
         Ok(Some(Self::found(channel, pid)))
     }
 
@@ -99,7 +101,7 @@ impl Pen {
         // Without its socket nobody will ever reach it again.
         let Ok(stream) = container.connect() else { return Ok(None) };
         let pid = container.first_process();
-        let channel = Channel::connect(stream, pid)?;
+        let channel = Channel::connect_to_identify(stream, pid)?;
         engine.note(&container)?;
         Ok(Some(Self::found(channel, pid)))
     }
@@ -126,6 +128,10 @@ impl Pen {
             Err(cause) => Err(cause),
         };
         match proven {
+            // Nobody asked for what differs, so nobody says that its contents may go.
+            Err(DockerFailure::Differs(found)) if found.iter().all(Difference::is_unasked) => {
+                Err(failed(DockerFailure::DiffersKept(found)))
+            }
             // It is not what was asked for, so it goes.
             Err(cause @ (DockerFailure::Facts(_) | DockerFailure::Differs(_))) => {
                 engine.remove(id).map_err(failed)?;
@@ -151,16 +157,18 @@ impl Pen {
         if !self.facts.is_empty() {
             return Ok(self.facts.clone());
         }
-        let user = engine.user_of(id, spec)?;
+        let user = engine.user_of(id)?;
         let pid = self.pid;
-        let report = self.channel().and_then(Channel::facts).map_err(DockerFailure::Report)?;
+        let sources = Sources::look(spec)?;
+        let channel = self.channel().map_err(DockerFailure::Report)?;
         let observed = Observed {
             host_namespaces: facts::own_namespaces()?,
             outside: outside(pid)?,
             cgroup: cgroup::limits(pid).ok(),
-            inside: facts::inside(&report)?,
+            inside: inside(channel, &sources)?,
         };
-        self.facts = rules_facts::compare(&asked(spec, user, engine.maker())?, &observed);
+        let asked = asked(spec, user, engine, &sources)?;
+        self.facts = rules_facts::compare(&asked, &observed);
         Ok(self.facts.clone())
     }
 
@@ -228,26 +236,26 @@ fn start(
 fn prove(
     engine: &DockerBackend,
     spec: &ContainerSpec,
-    (container, stream): (Container, UnixStream),
+    (mut container, stream): (Container, UnixStream),
     lifetime: Lifetime,
 ) -> Result<Pen, DockerFailure> {
     let pid = container.first_process();
-    let mut channel = Channel::connect(stream, pid)?;
+    let mut channel = Channel::connect_to_identify(stream, pid)?;
     let outside = outside(pid)?;
     // As the host numbers him: an engine may map its containers' users.
     let user = outside.as_ref().map_or(container.user.0, |seen| {
         let [real, ..] = seen.status.uids;
         real
     });
-    let report = channel.facts().map_err(DockerFailure::Report)?;
+    let sources = std::mem::take(&mut container.sources);
     let observed = Observed {
         host_namespaces: facts::own_namespaces()?,
         outside,
         // Who may not look at the process may still read its groups.
         cgroup: cgroup::limits(pid).ok(),
-        inside: facts::inside(&report)?,
+        inside: inside(&mut channel, &sources)?,
     };
-    let asked = asked(spec, container.user, engine.maker())?;
+    let asked = asked(spec, container.user, engine, &sources)?;
     let mut facts = rules_facts::decide(&asked, &observed).map_err(DockerFailure::Facts)?;
     faults::reached("docker.proven");
     channel.seal().map_err(DockerFailure::Report)?;
@@ -295,11 +303,22 @@ fn outside(pid: u32) -> Result<Option<Outside>, DockerFailure> {
     }
 }
 
+/// The supervisor's report, with the files that are really mounted.
+fn inside(channel: &mut Channel, sources: &Sources) -> Result<Inside, DockerFailure> {
+    let report = channel.facts().map_err(DockerFailure::Report)?;
+    let mut inside = facts::inside(&report)?;
+    let targets = sources.targets();
+    let found = channel.identify(targets.clone()).map_err(DockerFailure::Report)?;
+    facts::identify(&mut inside, &targets, &found);
+    Ok(inside)
+}
+
 /// The facts that a spec asks for.
 fn asked(
     spec: &ContainerSpec,
     (uid, gid): (u32, u32),
-    maker: Make,
+    engine: &DockerBackend,
+    sources: &Sources,
 ) -> Result<Asked, DockerFailure> {
     let limits = EngineLimits::read(spec.limits()).map_err(DockerFailure::Limit)?;
     let positive = |number: Option<i64>| {
@@ -308,13 +327,14 @@ fn asked(
     Ok(Asked {
         backend: Backend::Docker,
         user: PenUser { uid, gid },
+        outside_uid: request::outside_user(spec, engine.engine.about()),
         groups: GroupsAsked::Given,
         ids: None,
-        namespaces: match maker {
+        namespaces: match engine.maker() {
             Make::Docker => NAMESPACES.to_vec(),
             Make::Podman => NAMESPACES_OF_PODMAN.to_vec(),
         },
-        mounts: MountsAsked::AtLeast(mounts(spec)),
+        mounts: MountsAsked::AtLeast(mounts(spec, sources, engine.maker())),
         interfaces: match spec.network() {
             Network::None => Interfaces::LoopbackOnly,
             Network::EngineDefault | Network::Named(_) | Network::Joined(_) => Interfaces::Given,
@@ -332,11 +352,11 @@ fn asked(
     })
 }
 
-fn mounts(spec: &ContainerSpec) -> Vec<MountAsked> {
-    let mount = |target: &str, flags: &[&'static str]| MountAsked {
-        target: posix::normalize(target),
-        flags: flags.to_vec(),
-        below: Below::Nothing,
+fn mounts(spec: &ContainerSpec, sources: &Sources, maker: Make) -> Vec<MountAsked> {
+    let mount = |target: &str, flags: &[&'static str]| {
+        let target = posix::normalize(target);
+        let source = sources.at(&target);
+        MountAsked { target, flags: flags.to_vec(), below: Below::Nothing, source }
     };
     let access = |access| match access {
         Access::ReadOnly => &["ro"][..],
@@ -355,6 +375,11 @@ fn mounts(spec: &ContainerSpec) -> Vec<MountAsked> {
         mount(path, &["nosuid", "nodev"])
     });
     mounts.extend(tmpfs);
+    match maker {
+        Make::Docker => {}
+        // Its inspection does not tell which paths are closed.
+        Make::Podman => mounts.push(mount("/proc/sys", &["ro"])),
+    }
     mounts
 }
 

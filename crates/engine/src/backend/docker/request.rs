@@ -9,9 +9,10 @@ use std::io::Read as _;
 use std::path::Path;
 
 use bollard::models::{
-    ContainerCreateBody, DeviceRequest, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum,
-    HostConfigLogConfig, ImageInspect, Mount, MountBindOptions, MountBindOptionsPropagationEnum,
-    MountType, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
+    ContainerCreateBody, ContainerInspectResponse, DeviceRequest, HealthConfig, HostConfig,
+    HostConfigCgroupnsModeEnum, HostConfigLogConfig, ImageInspect, Mount, MountBindOptions,
+    MountBindOptionsPropagationEnum, MountType, ResourcesUlimits, RestartPolicy,
+    RestartPolicyNameEnum,
 };
 use clawpen_rules::container::engine_limits::{EngineLimits, EngineUlimit, Gpus};
 use clawpen_rules::container::{ContainerSpec, RootFilesystem};
@@ -142,6 +143,15 @@ pub(super) fn user(spec: &ContainerSpec, image: &ImageInspect, engine: &About) -
     }
 }
 
+/// Whom this machine sees as the container's user, where that is known: an engine without root makes
+/// the owner of the workspace, who is us, its user.
+pub(super) fn outside_user(spec: &ContainerSpec, engine: &About) -> Option<u32> {
+    match engine.owner {
+        Owner::User if spec.user() == Some(&own_ids()) => Some(rustix::process::geteuid().as_raw()),
+        Owner::Root | Owner::User => None,
+    }
+}
+
 fn own_ids() -> String {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     format!("{}:{}", uid.as_raw(), gid.as_raw())
@@ -255,6 +265,29 @@ fn rlimits(engine: &About, spec: &ContainerSpec) -> Vec<EngineUlimit> {
             let nproc = own(Resource::Nproc).into_iter().chain(processes).min();
             let both = [("nofile", own(Resource::Nofile)), ("nproc", nproc)];
             both.into_iter().filter(|(name, _)| missing(name)).map(limit).collect()
+        }
+    }
+}
+
+/// Takes limits that no config key sets from the container as it was made: they were those of whoever
+/// made it, and whoever starts it again may have others.
+pub(super) fn keep_limits(
+    asked: &mut ContainerCreateBody,
+    spec: &ContainerSpec,
+    made: &ContainerInspectResponse,
+) {
+    let made = made.host_config.iter().filter_map(|host| host.ulimits.as_ref()).flatten();
+    let asked = asked.host_config.iter_mut().filter_map(|host| host.ulimits.as_mut()).flatten();
+    // Podman writes `RLIMIT_NOFILE`.
+    let plain = |limit: &ResourcesUlimits| {
+        let name = limit.name.as_deref().unwrap_or_default();
+        name.trim_start_matches("RLIMIT_").to_ascii_lowercase()
+    };
+    for limit in asked {
+        let name = plain(limit);
+        let is_set = spec.limits().ulimits.iter().any(|(known, _)| *known == name);
+        if let (false, Some(kept)) = (is_set, made.clone().find(|made| plain(made) == name)) {
+            (limit.soft, limit.hard) = (kept.soft, kept.hard);
         }
     }
 }

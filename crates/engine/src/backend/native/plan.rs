@@ -93,6 +93,8 @@ fn asked(request: &Request<'_>, maps: &IdMaps, mounts: Vec<MountAsked>) -> Asked
     Asked {
         backend: Backend::Native,
         user: request.pen.user(),
+        // The id map tells.
+        outside_uid: None,
         groups: match maps.writer() {
             Writer::Root | Writer::Helpers => GroupsAsked::None,
             Writer::Single => GroupsAsked::Nameless,
