@@ -215,7 +215,7 @@ impl DockerBackend {
         asked.labels = labels;
         request::keep_limits(&mut asked, spec, &container.inspection);
         // Never asked of its files again: a command may have written the list of users.
-        let Some(user) = container.place.user() else { return Ok(Restarted::OfOtherRelease) };
+        let Some(user) = container.place.user() else { return Ok(Restarted::HasToBeReplaced) };
         container.user = user;
         container.place.renew()?;
         let watch = container.place.watch()?;
