@@ -13,6 +13,7 @@ pub mod home;
 pub mod people;
 pub mod replay;
 pub mod traces;
+pub mod user;
 
 /// A program of this workspace that cargo built beside the running one.
 pub fn built(name: &str) -> anyhow::Result<std::path::PathBuf> {

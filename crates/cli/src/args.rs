@@ -445,7 +445,10 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// Only these jobs: create, exec, files, docker, pens, state, workspace
+    /// Only what this backend does: native or docker; without it, both
+    #[arg(long, value_name = "NAME", value_parser = ["native", "docker"])]
+    pub backend: Option<String>,
+    /// Only these jobs: create, exec, files, pens, state, workspace (native), docker, containers
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub only: Vec<String>,
     /// How often each quick job is measured
@@ -454,6 +457,9 @@ pub(crate) struct BenchArgs {
     /// How many idle pens
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub pens: usize,
+    /// How many live containers
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub containers: usize,
     /// How many files in the large workspace
     #[arg(long, value_name = "N", default_value_t = 300_000)]
     pub files: usize,

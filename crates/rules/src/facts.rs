@@ -140,6 +140,9 @@ pub struct Observed {
     pub host_namespaces: Vec<(String, u64)>,
     /// Process 1 as the host sees it; `None` where the engine's processes cannot be looked at.
     pub outside: Option<Outside>,
+    /// What the groups that hold process 1 say, which more people may read than the rest of it; `None`
+    /// if it is in no group of ours.
+    pub cgroup: Option<CgroupLimits>,
     pub inside: Inside,
 }
 
@@ -151,8 +154,6 @@ pub struct Outside {
     pub uid_map: Vec<Range>,
     pub gid_map: Vec<Range>,
     pub mounts: Vec<MountFact>,
-    /// What the groups that hold process 1 say; `None` if it is in no group of ours.
-    pub cgroup: Option<CgroupLimits>,
 }
 
 /// The supervisor's report.

@@ -4,6 +4,7 @@
 //! The measuring runs in a child of its own with a state directory that is thrown away, so that no
 //! config and no workspace of the user is read or touched.
 
+mod api;
 mod docker;
 mod jobs;
 mod numbers;

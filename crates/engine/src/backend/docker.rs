@@ -46,7 +46,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use self::endpoint::{Endpoint, TlsFiles, locate};
 pub use self::failure::{Action, DockerFailure};
-pub use self::find::{Restarted, Seen, Sight, Survivor, Swept};
+pub use self::find::{ImageState, Restarted, Seen, Sight, Survivor, Swept};
 pub(crate) use self::find::{about, noted_process};
 pub use self::inspection::Difference;
 pub use self::pen::{Pen, StartError};
@@ -172,7 +172,7 @@ impl DockerBackend {
         faults::reached("docker.placed");
         let (sent, asked) = switches::spoiled(asked);
         let created = self.engine.create(name, sent);
-        let id = created.map_err(|failure| sees(failure, &inside))?;
+        let id = created.map_err(|failure| gives(sees(failure, &inside), spec))?;
         // From here on the value removes the container, whatever happens.
         let mut container = Container {
             engine: Arc::clone(&self.engine),
@@ -203,7 +203,7 @@ impl DockerBackend {
         )?)?;
         faults::reached("docker.planned");
         let started = container.start(&asked, image.id.as_deref().unwrap_or_default());
-        started.map_err(|failure| sees(failure, &inside))?;
+        started.map_err(|failure| gives(sees(failure, &inside), spec))?;
         faults::reached("docker.started");
         let stream = container.meet(&watch)?;
         faults::reached("docker.met");
@@ -439,6 +439,21 @@ fn sees(failure: DockerFailure, inside: &Path) -> DockerFailure {
                     .any(|words| message.to_ascii_lowercase().contains(words)) =>
         {
             DockerFailure::Elsewhere { path: inside.to_owned() }
+        }
+        other => other,
+    }
+}
+
+/// An engine without a driver for GPUs says so in words that name no key.
+fn gives(failure: DockerFailure, spec: &ContainerSpec) -> DockerFailure {
+    match failure {
+        DockerFailure::Refused { message, .. }
+            if spec.limits().gpus.is_some()
+                && ["device driver", "nvidia", "[[gpu"]
+                    .iter()
+                    .any(|words| message.to_ascii_lowercase().contains(words)) =>
+        {
+            DockerFailure::NoGpus { said: message }
         }
         other => other,
     }

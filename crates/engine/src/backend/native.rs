@@ -220,15 +220,16 @@ impl Pen {
     /// at a process that is closed to observers.
     pub fn look_again(&mut self, request: &Request<'_>) -> Result<Vec<Line>, StartFailure> {
         let report = self.channel().and_then(Channel::facts).map_err(StartFailure::Report)?;
-        let (asked, outside) = if let Some(asked) = self.asked.take() {
-            (asked, None)
+        let (asked, outside, cgroup) = if let Some(asked) = self.asked.take() {
+            (asked, None, None)
         } else {
             let limits = plan::cgroup_limits(self.running.leaf.as_ref(), self.running.pid)?;
-            (plan::asked_of(request)?, facts::outside(self.running.pid, limits).ok())
+            (plan::asked_of(request)?, facts::outside(self.running.pid).ok(), limits)
         };
         let observed = Observed {
             host_namespaces: facts::own_namespaces()?,
             outside,
+            cgroup,
             inside: facts::inside(&report)?,
         };
         let mut seen = rules_facts::compare(&asked, &observed);
@@ -367,12 +368,12 @@ fn prove(
     faults::reached("native.made");
     let cgroup = plan::cgroup_limits(running.leaf.as_ref(), running.pid)?;
     let mut channel = made.stream.connect(running.pid)?;
-    let look = || Ok((facts::outside(running.pid, cgroup)?, facts::own_namespaces()?));
+    let look = || Ok((facts::outside(running.pid)?, facts::own_namespaces()?));
     let (report, looked) = channel.facts_meanwhile(look).map_err(StartFailure::Report)?;
     let (outside, host_namespaces) = looked.map_err(StartFailure::Observe)?;
     let inside = facts::inside(&report)?;
     let [user, ..] = outside.status.uids;
-    let observed = Observed { host_namespaces, outside: Some(outside), inside };
+    let observed = Observed { host_namespaces, outside: Some(outside), cgroup, inside };
     let asked = blueprint.asked.clone();
     let facts = rules_facts::decide(&asked, &observed).map_err(StartFailure::Facts)?;
     faults::reached("native.proven");

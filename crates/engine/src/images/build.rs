@@ -235,7 +235,11 @@ impl Images {
         let content = format!("{CONTENT}:{}", recipe.hash());
         log.line("handing the files to the engine");
         let import = Import { archive: &archive, image: &content };
-        self.engine.import(import, &mut |line| log.line(line))?;
+        let imported = self.engine.import(import, &mut |line| log.line(line));
+        imported.map_err(|failure| {
+            log.line(&failure.to_string());
+            log.failed("hand the image's files to the engine")
+        })?;
         let build = Build {
             image: &order.image,
             context: &recipe.config_context(&content),
@@ -245,7 +249,10 @@ impl Images {
         let configured = self.engine.build(build, &mut |line| log.line(line));
         // Its layers stay as long as the image does; only this name goes.
         self.engine.remove_image(&content)?;
-        Ok(configured?)
+        configured.map_err(|failure| {
+            log.line(&failure.to_string());
+            log.failed("configure the image")
+        })
     }
 
     /// Makes an image's files without any engine; for [`Images::export`]'s place.

@@ -10,6 +10,7 @@ use clawpen_rules::config::fingerprint::{Directories, Fingerprint};
 use clawpen_rules::config::own::OwnSettings;
 use clawpen_rules::config::sandbox::{Owner, PruneConfig, SandboxConfig, Scope, WorkspaceAccess};
 use clawpen_rules::config::setting::Layer;
+use clawpen_rules::container::WorkspaceLabel;
 use clawpen_rules::explain::stronger;
 use clawpen_rules::ids::AgentId;
 use clawpen_rules::session::Session;
@@ -183,6 +184,10 @@ pub(crate) fn own_settings(own: &OwnSettings, backend: Backend) -> Vec<(&'static
     let mut settings = Vec::new();
     if !own.env_allow.value.is_empty() {
         settings.push(("envAllow", own.env_allow.value.join(",")));
+    }
+    let label = own.docker.workspace_label.value;
+    if backend == Backend::Docker && label != WorkspaceLabel::None {
+        settings.push(("workspaceLabel", label.as_str().to_owned()));
     }
     if backend == Backend::Native {
         let rootfs = own.native.rootfs.as_ref().map(|rootfs| rootfs.value.clone());

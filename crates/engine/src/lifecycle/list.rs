@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clawpen_rules::reuse::State as Running;
@@ -9,7 +10,7 @@ use clawpen_rules::reuse::State as Running;
 use super::current::{Current, Currents};
 use super::janitor::chain;
 use super::{EnsureError, Lifecycle, Recovered};
-use crate::backend::docker::Sight;
+use crate::backend::docker::{DockerBackend, ImageState, Sight};
 use crate::backend::{docker, docker_home};
 use crate::process_identity::{self, Living};
 use crate::registry::{Foreign, Identity, Kind, Liveness, Row, State};
@@ -37,6 +38,8 @@ pub struct Listed {
     pub idle: Duration,
     /// What the config would make of it now.
     pub current: Option<Current>,
+    /// How it stands to its image's name; `None` if there is none, or nobody could say.
+    pub image: Option<ImageState>,
 }
 
 /// Whose it is.
@@ -61,6 +64,36 @@ pub enum Condition {
     Unknown(String),
 }
 
+/// Answers for many rows; each engine and each image is asked once.
+#[derive(Default)]
+struct ImageStates {
+    engines: HashMap<String, Option<Containers>>,
+    states: HashMap<(String, String, String), Option<ImageState>>,
+}
+
+/// An engine, and what each of our containers there was made from.
+struct Containers {
+    engine: Arc<DockerBackend>,
+    image_ids: HashMap<String, String>,
+}
+
+impl ImageStates {
+    fn of(&mut self, lifecycle: &Lifecycle<'_>, row: &Row) -> Option<ImageState> {
+        let Some(Identity::Docker(identity)) = &row.identity else { return None };
+        let containers = self.engines.entry(identity.endpoint.clone()).or_insert_with(|| {
+            let engine = lifecycle.engines.docker_of(identity, lifecycle.state_dir).ok()?;
+            let ours = engine.ours().ok()?.into_iter();
+            let image_ids = ours.map(|seen| (seen.id, seen.image_id)).collect();
+            Some(Containers { engine, image_ids })
+        });
+        let containers = containers.as_ref()?;
+        let id = containers.image_ids.get(&identity.container_id)?;
+        let key = (identity.endpoint.clone(), row.image.clone(), id.clone());
+        let state = || containers.engine.image_state(&row.image, id).ok();
+        *self.states.entry(key).or_insert_with(state)
+    }
+}
+
 impl Lifecycle<'_> {
     /// Lists the sandboxes of one kind, after putting right what can be.
     pub fn list(&self, kind: Kind, currents: &Currents<'_>) -> Result<Listing, EnsureError> {
@@ -71,6 +104,7 @@ impl Lifecycle<'_> {
         problems.extend(imported.problems.iter().map(|problem| chain(problem)));
         let calls = self.calls_in_flight()?;
         let now = self.clock.now();
+        let mut images = ImageStates::default();
         let mut sandboxes = Vec::new();
         for (row, living) in rows.into_iter().filter(|(row, _)| row.kind == kind) {
             let (condition, memory) = self.condition(&row, living);
@@ -81,6 +115,7 @@ impl Lifecycle<'_> {
                 age: now.since(&row.created),
                 idle: now.since(&row.last_used),
                 current: currents.of(&row),
+                image: images.of(self, &row),
                 origin: Origin::Ours(Box::new(row)),
             });
         }
@@ -92,6 +127,7 @@ impl Lifecycle<'_> {
                 age: now.since(&foreign.created),
                 idle: now.since(&foreign.last_used),
                 current: None,
+                image: None,
                 origin: Origin::Reference(Box::new(foreign)),
             });
         }
@@ -187,10 +223,23 @@ impl Listed {
         }
     }
 
+    /// Whether its image's name still leads to what it was made from, as far as anybody knows.
+    fn has_image(&self) -> bool {
+        match self.image {
+            None | Some(ImageState::Current) => true,
+            Some(ImageState::Rebuilt | ImageState::Deleted) => false,
+        }
+    }
+
+    /// Whether making it anew would give something else.
+    pub fn is_outdated(&self) -> bool {
+        self.is_stale() == Some(true) || self.image == Some(ImageState::Rebuilt)
+    }
+
     /// Whether it runs the image that the config names now.
     pub fn has_current_image(&self) -> bool {
         match (&self.origin, &self.current) {
-            (Origin::Ours(row), Some(current)) => row.image == current.image,
+            (Origin::Ours(row), Some(current)) => row.image == current.image && self.has_image(),
             (Origin::Ours(_) | Origin::Reference(_), _) => true,
         }
     }

@@ -5,7 +5,8 @@
 use super::limits::{configured_limits, ulimit};
 use super::refused::refused;
 use super::{
-    ContainerRefused, ContainerSpec, Identity, Limits, Network, RootFilesystem, SpecProblem, shape,
+    ContainerRefused, ContainerSpec, Identity, Limits, Network, RootFilesystem, SpecProblem,
+    WorkspaceLabel, shape,
 };
 use crate::config::sandbox::{DockerConfig, Ulimit};
 use crate::config::setting::{Origin, Setting};
@@ -41,6 +42,7 @@ pub struct ContainerBuilder<'a> {
     limits: Limits,
     ulimits: Vec<(String, Setting<Ulimit>)>,
     binds: Vec<Setting<String>>,
+    workspace_label: WorkspaceLabel,
     setup: Option<String>,
 }
 
@@ -80,6 +82,7 @@ impl<'a> ContainerBuilder<'a> {
             limits: Limits::default(),
             ulimits: Vec::new(),
             binds: Vec::new(),
+            workspace_label: WorkspaceLabel::None,
             setup: None,
         }
     }
@@ -225,6 +228,13 @@ impl<'a> ContainerBuilder<'a> {
         self
     }
 
+    /// Lets the engine label the layout's own mounts.
+    #[must_use]
+    pub fn label_workspace(mut self, label: WorkspaceLabel) -> Self {
+        self.workspace_label = label;
+        self
+    }
+
     /// Runs a script in it once it is started; a blank one counts as none.
     #[must_use]
     pub fn setup(mut self, script: &str) -> Self {
@@ -268,6 +278,7 @@ impl<'a> ContainerBuilder<'a> {
             limits,
             workdir: self.layout.workdir().to_owned(),
             mounts: self.layout.mounts(),
+            workspace_label: self.workspace_label,
             workspaces,
             binds,
             setup: self.setup,

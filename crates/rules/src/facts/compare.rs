@@ -4,8 +4,8 @@ use super::floor::need;
 use super::kernel::{Capabilities, Limit, MountFact, Status};
 use super::{
     Asked, Below, CgroupLimits, Fact, FileId, GroupsAsked, Holds, InterfaceKind, Interfaces,
-    LandlockAsked, LandlockEffect, Line, Memory, MountAsked, MountsAsked, Observed, Outside,
-    Process, Sealing, SourceAsked,
+    LandlockAsked, LandlockEffect, Line, Memory, MountAsked, MountsAsked, Observed, Process,
+    Sealing, SourceAsked,
 };
 use crate::backend::Backend;
 use crate::native::ids::Range;
@@ -317,8 +317,7 @@ impl Table<'_> {
             self.push(Fact::Rlimit(*kind), found);
         }
         let asked = self.asked.cgroup;
-        let seen = self.observed.outside.as_ref().and_then(|seen: &Outside| seen.cgroup);
-        let CgroupLimits { memory, pids, cpu_millis } = seen.unwrap_or_default();
+        let CgroupLimits { memory, pids, cpu_millis } = self.observed.cgroup.unwrap_or_default();
         for (name, wanted, seen) in [
             ("memory", asked.memory, memory),
             ("pids", asked.pids, pids),

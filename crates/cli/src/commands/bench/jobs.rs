@@ -20,9 +20,16 @@ use crate::output::Output;
 const FILE_BYTES: usize = 4096;
 /// Cold starts are slow beside execs; fewer of them say as much.
 const COLD_SHARE: usize = 2;
+/// The jobs that need an engine.
+const DOCKER_JOBS: [&str; 2] = ["docker", "containers"];
+
 pub(super) fn all(args: &BenchArgs, output: &Output) -> Result<Vec<Row>, BenchError> {
     let store = config_store::open()?;
-    let wants = |job: &str| args.only.is_empty() || args.only.iter().any(|only| only == job);
+    let wants = |job: &str| {
+        let backend = if DOCKER_JOBS.contains(&job) { "docker" } else { "native" };
+        args.backend.as_deref().is_none_or(|only| only == backend)
+            && (args.only.is_empty() || args.only.iter().any(|only| only == job))
+    };
     let bench = Bench { store, engines: Engines::default(), rounds: args.rounds.max(1) };
     let mut rows = Vec::new();
     if wants("create") {
@@ -40,6 +47,10 @@ pub(super) fn all(args: &BenchArgs, output: &Output) -> Result<Vec<Row>, BenchEr
     if wants("docker") {
         output.status("docker");
         rows.extend(bench.docker(&args.image)?);
+    }
+    if wants("containers") {
+        output.status("containers");
+        rows.extend(bench.containers(args.containers)?);
     }
     if wants("pens") {
         output.status("pens");
@@ -314,7 +325,7 @@ impl Bench {
 /// Makes many pens as a door that lives long makes them: its makers come from one that was started once, and each
 /// pen is made from nothing. On two threads a processor, because each of them waits for its pen's own processes
 /// most of the time.
-fn crowd(prepared: &Prepared, count: usize) -> Result<Vec<Sandbox>, BenchError> {
+pub(super) fn crowd(prepared: &Prepared, count: usize) -> Result<Vec<Sandbox>, BenchError> {
     let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
     let make = |count: usize| -> Result<Vec<Sandbox>, OpenError> {
         let engines = Engines::default();
@@ -361,7 +372,7 @@ fn is_alive(pid: u32) -> bool {
 }
 
 /// Mean proportional memory of a pen in KiB, with all its processes; `None` if it may not be read.
-fn shared_memory(processes: &[u32]) -> Option<u64> {
+pub(super) fn shared_memory(processes: &[u32]) -> Option<u64> {
     let mut sum: u64 = 0;
     let below = processes.iter().flat_map(|pid| {
         let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clawpen_engine::backend::docker::ImageState;
 use clawpen_engine::lifecycle::{Condition, Listed, Listing, Origin};
 use clawpen_engine::registry::{Foreign, Kind, Row, State};
 use clawpen_rules::backend::Backend;
@@ -41,6 +42,7 @@ fn item(one: &Listed) -> Value {
             "state": state,
             "error": error,
             "configMatch": one.is_stale().map(|stale| !stale),
+            "image": one.image.map(ImageState::as_str),
             "memoryBytes": one.memory,
             "callsInFlight": one.calls,
             "ageMs": millis(one.age),
@@ -153,14 +155,10 @@ pub(super) fn text(listing: &Listing, kind: Kind, output: &Output) -> Vec<String
         }
         let running = listing.sandboxes.iter().filter(|one| one.is_running()).count();
         lines.push(format!("Total: {} ({running} running)", listing.sandboxes.len()));
-        let stale = listing
-            .sandboxes
-            .iter()
-            .filter(|one| !one.has_current_image() || one.is_stale() == Some(true))
-            .count();
+        let stale = listing.sandboxes.iter().filter(|one| one.is_outdated()).count();
         if stale > 0 {
             lines.push(String::new());
-            lines.push(format!("⚠️  {stale} made from an older config."));
+            lines.push(format!("⚠️  {stale} made from an older config or image."));
             lines.push("   Run `clawpen sandbox recreate --all --stale` to renew them.".to_owned());
         }
     }
@@ -190,7 +188,12 @@ fn block(one: &Listed, output: &Output) -> Vec<String> {
         ),
     };
     let image = if image.is_empty() { "the host's programs" } else { image };
-    let fits = if one.has_current_image() { "✓" } else { "⚠️  mismatch" };
+    let fits = match one.image {
+        Some(ImageState::Rebuilt) => "⚠️  mismatch: built anew since",
+        Some(ImageState::Deleted) => "⚠️  mismatch: deleted since; it cannot be made again",
+        Some(ImageState::Current) | None if one.has_current_image() => "✓",
+        Some(ImageState::Current) | None => "⚠️  mismatch",
+    };
     let row = |label: &str, text: &str| format!("    {:<9}{text}", format!("{label}:"));
     let mut lines = vec![
         format!("  {}", output.bold(&safe(one.name()))),

@@ -140,6 +140,10 @@ pub enum DockerFailure {
     },
     #[error("{0}")]
     Limit(#[source] LimitProblem),
+    #[error(
+        "`docker.gpus` is set, and this engine has nothing that could give a container a GPU ({said}); install the vendor's container toolkit, or remove the key"
+    )]
+    NoGpus { said: String },
     #[error("`docker.{key}` is set, and this engine does not enforce it; remove the key")]
     Unenforced { key: &'static str },
     #[error(

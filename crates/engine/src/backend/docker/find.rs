@@ -51,9 +51,31 @@ pub struct Seen {
     pub running: bool,
     /// The image's name, as it was asked for.
     pub image: String,
+    /// What that name led to when the container was made.
+    pub image_id: String,
     pub labels: HashMap<String, String>,
     /// Its first process, while it runs.
     pub first_process: Option<u32>,
+}
+
+/// How a container stands to what its image's name leads to now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageState {
+    Current,
+    /// The name leads to another image than the one that the container was made from.
+    Rebuilt,
+    /// The name leads nowhere any more: the container runs on, and cannot be made anew.
+    Deleted,
+}
+
+impl ImageState {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Current => "current",
+            Self::Rebuilt => "rebuilt",
+            Self::Deleted => "deleted",
+        }
+    }
 }
 
 /// What a sweep found and took away.
@@ -77,8 +99,9 @@ pub struct Survivor {
 pub enum Restarted {
     /// It runs and its supervisor serves; nothing is proven yet.
     Runs(Box<Container>, UnixStream),
-    /// It was made by another release of ours, whose supervisor would start. Replace it.
-    OfOtherRelease,
+    /// It was made by another release of ours, whose supervisor would start, or from an image that is
+    /// gone.
+    HasToBeReplaced,
 }
 
 /// Where a container's first process is noted.
@@ -100,6 +123,7 @@ impl Seen {
             name: name.trim_start_matches('/').to_owned(),
             running: found.state.as_ref().and_then(|state| state.running) == Some(true),
             image: config.and_then(|config| config.image.clone()).unwrap_or_default(),
+            image_id: found.image.clone().unwrap_or_default(),
             labels,
             first_process: first_process(found),
         }
@@ -162,18 +186,26 @@ impl DockerBackend {
             return Err(DockerFailure::Ended { code: None, said: String::new() });
         };
         // What it was made from, which may no longer be what its image's name leads to.
-        let image = self.engine.image(found.image.as_deref().unwrap_or(spec.image()))?;
+        let image = match self.engine.image(found.image.as_deref().unwrap_or(spec.image())) {
+            // Nobody can tell any more what it is. Another one can be made if the name leads somewhere;
+            // if not, that is the failure, and nothing is removed.
+            Err(DockerFailure::ImageMissing { .. }) => {
+                self.engine.image(spec.image())?;
+                return Ok(Restarted::HasToBeReplaced);
+            }
+            image => image?,
+        };
         let supervisor = self.supervisor_file()?;
         let labels = found.config.as_ref().and_then(|config| config.labels.clone());
         let Some(mut container) = self.container(found) else {
-            return Ok(Restarted::OfOtherRelease);
+            return Ok(Restarted::HasToBeReplaced);
         };
         let is_current = container.inspection.mounts.iter().flatten().any(|mount| {
             mount.destination.as_deref() == Some(request::SUPERVISOR)
                 && mount.source.as_deref() == supervisor.to_str()
         });
         if !is_current {
-            return Ok(Restarted::OfOtherRelease);
+            return Ok(Restarted::HasToBeReplaced);
         }
         container.sources = Sources::open(spec, &supervisor)?;
         let inside = container.place.inside();
@@ -184,7 +216,7 @@ impl DockerBackend {
         asked.labels = labels;
         request::keep_limits(&mut asked, spec, &container.inspection);
         // Never asked of its files again: a command may have written the list of users.
-        let Some(user) = container.place.user() else { return Ok(Restarted::OfOtherRelease) };
+        let Some(user) = container.place.user() else { return Ok(Restarted::HasToBeReplaced) };
         container.user = user;
         self.bring_to_rest(&container)?;
         container.place.renew()?;
@@ -256,6 +288,19 @@ impl DockerBackend {
         }
     }
 
+    /// How a container that was made from `image_id` stands to the image of that name.
+    pub fn image_state(&self, image: &str, image_id: &str) -> Result<ImageState, DockerFailure> {
+        let plain = |id: &str| id.trim_start_matches("sha256:").to_owned();
+        match self.engine.image(image) {
+            Ok(found) if plain(found.id.as_deref().unwrap_or_default()) == plain(image_id) => {
+                Ok(ImageState::Current)
+            }
+            Ok(_) => Ok(ImageState::Rebuilt),
+            Err(DockerFailure::ImageMissing { .. }) => Ok(ImageState::Deleted),
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// Every container of this state directory.
     pub fn ours(&self) -> Result<Vec<Seen>, DockerFailure> {
         let found = self.engine.labelled(&format!("{STATE_LABEL}={}", self.mark))?;
@@ -269,6 +314,7 @@ impl DockerBackend {
                 .map_or_else(String::new, |name| name.trim_start_matches('/').to_owned()),
             running: one.state.is_some_and(|state| state.to_string() == "running"),
             image: one.image.unwrap_or_default(),
+            image_id: one.image_id.unwrap_or_default(),
             labels: one.labels.unwrap_or_default(),
             first_process: None,
         });

@@ -48,7 +48,7 @@ enum Exception {
     FilledIn,
     /// The engine may add to what was asked for.
     Superset,
-    /// The engine chooses, and these are in its list.
+    /// The engine chooses if nothing was asked for, and these are in the list.
     AtLeast(&'static [&'static str]),
     /// Compared elsewhere, or says nothing about what the container may do.
     Elsewhere,
@@ -66,7 +66,7 @@ const READ_ONLY: &[&str] =
 const EXCEPTIONS: &[(&str, Exception, &str)] = &[
     ("HostConfig.ShmSize", FilledIn, "the engine's 64 MiB"),
     ("HostConfig.Runtime", FilledIn, "the engine's default runtime"),
-    ("HostConfig.MaskedPaths", AtLeast(MASKED), "the engine's list, which grows with the kernel"),
+    ("HostConfig.MaskedPaths", AtLeast(MASKED), "Podman's own list, which grows with the kernel"),
     ("HostConfig.ReadonlyPaths", AtLeast(READ_ONLY), "the engine's list as well"),
     ("HostConfig.MemorySwap", FilledIn, "twice the memory limit unless told"),
     ("HostConfig.MemorySwappiness", FilledIn, "the kernel's default, shown as a number"),
@@ -172,7 +172,8 @@ fn compare(
             Some(Superset) => has_all(&seen, &wanted),
             Some(AtLeast(least)) => {
                 let least: Vec<Value> = least.iter().map(|path| Value::from(*path)).collect();
-                wanted == Value::Null && has_all(&seen, &Value::Array(least))
+                let is_its_choice = wanted == Value::Null;
+                (is_its_choice || wanted == seen) && has_all(&seen, &Value::Array(least))
             }
             Some(Elsewhere) => true,
         };

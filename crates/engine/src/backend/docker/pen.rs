@@ -111,7 +111,7 @@ impl Pen {
         let name = spec.identity().name.as_str().to_owned();
         let failed = |cause| StartError { name: name.clone(), cause };
         let proven = match engine.restart(id, spec) {
-            Ok(Restarted::OfOtherRelease) => return Ok(None),
+            Ok(Restarted::HasToBeReplaced) => return Ok(None),
             Ok(Restarted::Runs(container, stream)) => {
                 prove(engine, spec, (*container, stream), Lifetime::Persistent)
             }
@@ -154,6 +154,7 @@ impl Pen {
         let observed = Observed {
             host_namespaces: facts::own_namespaces()?,
             outside: outside(pid)?,
+            cgroup: cgroup::limits(pid).ok(),
             inside: inside(channel, &sources)?,
         };
         let asked = asked(spec, user, engine, &sources)?;
@@ -240,13 +241,16 @@ fn prove(
     let observed = Observed {
         host_namespaces: facts::own_namespaces()?,
         outside,
+        // Who may not look at the process may still read its groups.
+        cgroup: cgroup::limits(pid).ok(),
         inside: inside(&mut channel, &sources)?,
     };
     let asked = asked(spec, container.user, engine, &sources)?;
     let mut facts = rules_facts::decide(&asked, &observed).map_err(DockerFailure::Facts)?;
     faults::reached("docker.proven");
     channel.seal().map_err(DockerFailure::Report)?;
-    facts.push(sealed(&mut channel, pid, user)?);
+    let owner = Owner { inside: container.user.0, outside: user };
+    facts.push(sealed(&mut channel, pid, owner)?);
     // Whoever finds the note takes the container for proven and closed.
     match lifetime {
         Lifetime::UntilDisconnect => {}
@@ -256,14 +260,21 @@ fn prove(
     Ok(Pen { channel: Some(channel), container: Some(container), pid, facts, lifetime })
 }
 
-/// Whether process 1 has closed itself. What is closed belongs to root, so that of a process of the
-/// host's root nothing can be seen from outside: it is asked itself.
-fn sealed(channel: &mut Channel, pid: u32, user: u32) -> Result<Line, DockerFailure> {
-    let (memory, from) = if user == 0 {
+/// Whose process 1 is, as the container and as the host number him.
+#[derive(Debug, Clone, Copy)]
+struct Owner {
+    inside: u32,
+    outside: u32,
+}
+
+/// Whether process 1 has closed itself. What is closed belongs to root of its user namespace, so that of a
+/// process that is root's anyway nothing can be seen from outside: it is asked itself.
+fn sealed(channel: &mut Channel, pid: u32, owner: Owner) -> Result<Line, DockerFailure> {
+    let (memory, from) = if owner.inside == 0 || owner.outside == 0 {
         let report = channel.facts().map_err(DockerFailure::Report)?;
         (facts::inside(&report)?.supervisor.memory, Seen::Inside)
     } else {
-        (facts::memory(pid, user)?, Seen::Outside)
+        (facts::memory(pid, owner.outside)?, Seen::Outside)
     };
     let line = rules_facts::decide_sealed(memory, from);
     line.map_err(|mismatch| DockerFailure::Facts(vec![mismatch]))
@@ -272,7 +283,7 @@ fn sealed(channel: &mut Channel, pid: u32, user: u32) -> Result<Line, DockerFail
 /// Process 1 from outside; `None` where it belongs to another user and we are not root. What only
 /// the host can see does not hold then, and what was asked of it refuses the start.
 fn outside(pid: u32) -> Result<Option<Outside>, DockerFailure> {
-    match facts::outside(pid, cgroup::limits(pid).ok()) {
+    match facts::outside(pid) {
         Err(ObserveError::Read { cause, .. })
             if cause.kind() == io::ErrorKind::PermissionDenied =>
         {

@@ -32,6 +32,32 @@ pub(super) const MEETING_PLACE: &str = "/.clawpen/run";
 const PLAN: &str = "/.clawpen/run/plan";
 /// Docker's own profile has 20 KiB.
 const PROFILE_BYTES: u64 = 1024 * 1024;
+/// What a container does not see of the machine: what engines mask by themselves, what our own pens mask,
+/// and what only root may read. A container's root may be the machine's, without its power but with its
+/// right to read.
+pub(super) const MASKED: &[&str] = &[
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/key-users",
+    "/proc/keys",
+    "/proc/kpagecgroup",
+    "/proc/kpagecount",
+    "/proc/kpageflags",
+    "/proc/latency_stats",
+    "/proc/pagetypeinfo",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/slabinfo",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/vmallocinfo",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+    "/sys/kernel/slab",
+];
 /// What a command finds programs by if the image does not say.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -194,6 +220,11 @@ fn host_config(spec: &ContainerSpec, around: &Around<'_>) -> Result<HostConfig, 
         device_requests: gpus.map(|gpus| vec![device_request(gpus)]),
         ulimits: Some(ulimits.collect()),
         privileged: Some(false),
+        masked_paths: match around.engine.make {
+            Make::Docker => Some(MASKED.iter().map(|path| (*path).to_owned()).collect()),
+            // It takes no such list from Docker's clients, and has one of its own.
+            Make::Podman => None,
+        },
         // An engine may be configured to share these, or to put a process before ours.
         ipc_mode: Some("private".to_owned()),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
@@ -317,18 +348,17 @@ fn mounts(spec: &ContainerSpec, around: &Around<'_>) -> (Vec<Mount>, Vec<String>
             binds.push(format!("{meeting_place}:{MEETING_PLACE}:rw,Z,rprivate"));
         }
     }
-    let of_layout = spec.mounts().iter();
-    mounts.extend(of_layout.map(|own| mount(&own.source, &own.target, own.access)));
+    for own in spec.mounts() {
+        match spec.workspace_label().option() {
+            None => mounts.push(mount(&own.source, &own.target, own.access)),
+            Some(label) => binds.push(labelled(&own.source, &own.target, own.access, label)),
+        }
+    }
     for bind in spec.binds() {
         match label(bind) {
             None => mounts.push(mount(bind.real_source(), bind.target(), bind.access())),
             Some(label) => {
-                let access = match bind.access() {
-                    Access::ReadOnly => "ro",
-                    Access::ReadWrite => "rw",
-                };
-                let (source, target) = (bind.real_source(), bind.target());
-                binds.push(format!("{source}:{target}:{access},{label},rprivate"));
+                binds.push(labelled(bind.real_source(), bind.target(), bind.access(), label));
             }
         }
     }
@@ -348,6 +378,16 @@ fn mount(source: &str, target: &str, access: Access) -> Mount {
         }),
         ..Mount::default()
     }
+}
+
+/// The form that can ask for a label. A path with a colon would be read as another one, and show as a
+/// difference.
+fn labelled(source: &str, target: &str, access: Access, label: &str) -> String {
+    let access = match access {
+        Access::ReadOnly => "ro",
+        Access::ReadWrite => "rw",
+    };
+    format!("{source}:{target}:{access},{label},rprivate")
 }
 
 /// The `SELinux` label that a bind asks for.
