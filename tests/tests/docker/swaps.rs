@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clawpen_engine::backend::docker::{DockerBackend, DockerFailure, Order, Pen, StartError};
 use clawpen_engine::channel::Command;
+use clawpen_engine::registry::Identity;
 use clawpen_engine::supervisor_image;
 use clawpen_rules::container::ContainerSpec;
 use clawpen_rules::facts::Fact;
@@ -66,9 +67,8 @@ fn a_link_in_the_place_of_a_checked_source_is_found_out_after_the_mount() -> Res
     let name = spec.identity().name.as_str().to_owned();
     let order = Order { spec: &spec, name: &name, lifetime: Lifetime::Persistent, about: "" };
     // The engine has taken the name, and has not mounted yet.
-    let made = Pen::make(&backend, &order, &mut |_| {
-        swap(&place, &secret).map_err(|error| panic!("{error:#}"))
-    });
+    let mut witness = |_: &Identity| swap(&place, &secret).map_err(Into::into);
+    let made = Pen::make(&backend, &order, &mut witness);
     is_refused(&made.map(|_| ()).unwrap_err());
     assert_eq!(left_over(&place)?, "");
     Ok(())

@@ -18,7 +18,7 @@ use script::{Script, channel, script};
 fn the_greeting_comes_first_and_settles_the_version() {
     let welcome = Welcome { version: 1, build: "test".into(), sealed: true, instance: 7 };
     let script = Script::new()
-        .hears(0, Request::Hello(Hello { oldest: 1, newest: 1 }))
+        .hears(0, Request::Hello(Hello { oldest: OLDEST_VERSION, newest: VERSION }))
         .says(0, Event::Welcome(welcome.clone()));
     let channel = Channel::over(Box::new(script), Patience::default()).unwrap();
     assert_eq!(channel.welcome(), &welcome);

@@ -38,8 +38,8 @@ impl Ground {
 
     fn say(&self, line: &str) -> Value {
         let stream = UnixStream::connect(&self.socket).unwrap();
-        (&stream).write_all(line.as_bytes()).unwrap();
-        (&stream).write_all(b"\n").unwrap();
+        // Who is sent away may find the door closed before he has spoken; the answer is there all the same.
+        let _closed = (&stream).write_all(format!("{line}\n").as_bytes());
         heard(&stream)
     }
 
@@ -154,8 +154,10 @@ fn b35_a_crowd_is_sent_away_and_leaves_nothing_behind() {
     drop(crowd);
     // Those that left made room.
     let list = |number| ground.sealed("list", &nonce(number), now_ms(), &json!({"type": "list"}));
-    let reply = (1..100)
+    let started = std::time::Instant::now();
+    let reply = (1..)
         .map(|number| ground.say(&list(number).to_string()))
+        .take_while(|_| started.elapsed() < std::time::Duration::from_secs(60))
         .find(|reply| reply["error"]["reason"] != json!("busy"));
     assert_eq!(reply.unwrap()["ok"], json!(true));
 }

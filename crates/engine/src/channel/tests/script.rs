@@ -6,7 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use clawpen_wire::supervisor::frame::{self, Inbox};
-use clawpen_wire::supervisor::{Event, Hello, Request, Welcome};
+use clawpen_wire::supervisor::{Event, Hello, OLDEST_VERSION, Request, VERSION, Welcome};
 
 use super::super::{Channel, Patience, Ready, Transport, Wish};
 
@@ -51,7 +51,7 @@ pub(super) struct Script {
 pub(super) fn script() -> Script {
     let welcome = Welcome { version: 1, build: "script".into(), sealed: false, instance: 1 };
     Script::new()
-        .hears(0, Request::Hello(Hello { oldest: 1, newest: 1 }))
+        .hears(0, Request::Hello(Hello { oldest: OLDEST_VERSION, newest: VERSION }))
         .says(0, Event::Welcome(welcome))
 }
 
