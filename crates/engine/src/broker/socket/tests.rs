@@ -154,10 +154,8 @@ fn b35_a_crowd_is_sent_away_and_leaves_nothing_behind() {
     drop(crowd);
     // Those that left made room.
     let list = |number| ground.sealed("list", &nonce(number), now_ms(), &json!({"type": "list"}));
-    let started = std::time::Instant::now();
-    let reply = (1..)
+    let reply = (1..=u8::MAX)
         .map(|number| ground.say(&list(number).to_string()))
-        .take_while(|_| started.elapsed() < std::time::Duration::from_secs(60))
         .find(|reply| reply["error"]["reason"] != json!("busy"));
     assert_eq!(reply.unwrap()["ok"], json!(true));
 }
