@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use crate::container::docker;
 
 /// A home whose containers no other test can have, on the engine at hand.
-struct Yard {
-    home: Home,
-    place: Place,
-    prefix: String,
+pub(crate) struct Yard {
+    pub(crate) home: Home,
+    pub(crate) place: Place,
+    pub(crate) prefix: String,
 }
 
 impl Yard {
-    fn new(docker: &str) -> Result<Option<Self>> {
+    pub(crate) fn new(docker: &str) -> Result<Option<Self>> {
         let Some(place) = Place::new()? else { return Ok(None) };
         let name = place.path("").display().to_string();
         let unique: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -29,35 +29,35 @@ impl Yard {
         Ok(Some(Self { home, place, prefix }))
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = self.home.command(args);
         command.env("DOCKER_HOST", format!("unix://{}", self.place.socket.display()));
         command.stdin(Stdio::null());
         command
     }
 
-    fn run(&self, args: &[&str]) -> Run {
+    pub(crate) fn run(&self, args: &[&str]) -> Run {
         Run::of(&mut self.command(args))
     }
 
     #[track_caller]
-    fn sh(&self, script: &str) -> String {
+    pub(crate) fn sh(&self, script: &str) -> String {
         let run = self.run(&["exec", "--", "sh", "-c", script]);
         assert_eq!(run.code, Some(0), "{script}: {}", run.stderr);
         run.stdout
     }
 
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("{}agent-main-f331f052", self.prefix)
     }
 
-    fn rows(&self) -> Vec<Value> {
+    pub(crate) fn rows(&self) -> Vec<Value> {
         let run = self.run(&["sandbox", "list", "--json"]);
         run.json()["containers"].as_array().cloned().unwrap_or_default()
     }
 
     /// The engine's own word about our containers.
-    fn containers(&self) -> Result<Vec<String>> {
+    pub(crate) fn containers(&self) -> Result<Vec<String>> {
         let filter = format!("name={}", self.prefix);
         let args = ["ps", "--all", "--no-trunc", "--filter", &filter, "--format", "{{.ID}}"];
         let listed = docker(&self.place, &args).output()?;
