@@ -9,9 +9,10 @@ unreachable() {
     exit 70
 }
 
+# PART ADDRESS PARAMETER [WHAT TO CALL IT]: an address of the user's own may hold a password.
 reach() {
-    curl --fail --silent --show-error --location --max-time 30 --output /dev/null "$2" ||
-        unreachable "$1" "$2" "$3"
+    curl --fail --silent --location --max-time 30 --output /dev/null "$2" ||
+        unreachable "$1" "${4:-$2}" "$3"
 }
 
 packages="${PACKAGES:-}"
@@ -31,7 +32,7 @@ fi
 
 registry="${NPM_CONFIG_REGISTRY:-$(npm config get registry 2>/dev/null || true)}"
 [ "${INSTALL_NODE:-0}" = 1 ] && reach node https://nodejs.org/dist/index.json INSTALL_NODE
-[ "${INSTALL_PNPM:-1}" = 1 ] && reach pnpm "$registry" INSTALL_PNPM
+[ "${INSTALL_PNPM:-1}" = 1 ] && reach pnpm "$registry" INSTALL_PNPM 'the npm registry'
 [ "${INSTALL_BUN:-1}" = 1 ] && reach bun https://bun.sh/install INSTALL_BUN
 [ "${INSTALL_BREW:-1}" = 1 ] && reach brew https://github.com/Homebrew/brew INSTALL_BREW
 

@@ -12,7 +12,7 @@ use clawpen_rules::config::Config;
 use clawpen_rules::config::json5;
 use clawpen_rules::config::sandbox::{SandboxConfig, WorkspaceAccess};
 use clawpen_rules::config::tree::FileId;
-use clawpen_rules::container::{ContainerSpec, Identity};
+use clawpen_rules::container::{ContainerSpec, Identity, WorkspaceLabel};
 use clawpen_rules::environment::Filter;
 use clawpen_rules::mounts::{BindPolicy, KnownPlaces};
 use clawpen_rules::scope::ScopeKey;
@@ -62,9 +62,14 @@ impl Place {
             }
             return Ok(None);
         }
+        Self::at(socket).map(Some)
+    }
+
+    /// On the engine of a socket.
+    pub fn at(socket: PathBuf) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("pen").tempdir()?;
         std::fs::create_dir(directory.path().join("workspace"))?;
-        Ok(Some(Self { directory, socket }))
+        Ok(Self { directory, socket })
     }
 
     /// The engine, with `supervisor` as the first process of its containers.
@@ -94,6 +99,11 @@ impl Place {
 
     /// A spec from the text of `sandbox.docker`; the base image unless it names one.
     pub fn spec(&self, docker: &str) -> Result<ContainerSpec> {
+        self.labelled_spec(docker, WorkspaceLabel::None)
+    }
+
+    /// The same with a label on its workspace.
+    pub fn labelled_spec(&self, docker: &str, label: WorkspaceLabel) -> Result<ContainerSpec> {
         let text = format!("{{agents: {{defaults: {{sandbox: {{docker: {docker}}}}}}}}}");
         let parsed =
             json5::parse(&text, FileId(0)).map_err(|problem| anyhow::anyhow!("{problem:?}"))?;
@@ -123,7 +133,8 @@ impl Place {
             BindPolicy::resolve(&docker, &layout.bind_roots(), &KnownPlaces::default(), &RealFiles);
         let image = docker.image.clone();
         let builder = ContainerSpec::locked_down(identity, &layout, image)
-            .configured(&docker, &Filter::except_credentials());
+            .configured(&docker, &Filter::except_credentials())
+            .label_workspace(label);
         Ok(builder.build(&policy, &RealFiles)?)
     }
 }

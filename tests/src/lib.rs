@@ -2,7 +2,7 @@
 //!
 //! [`replay`] runs the recorded rows of the reference system through our code; [`compat`] holds the
 //! rules where we differ on purpose; [`facts`] compares sentences by what they say; [`docker`] makes
-//! containers; [`people`] are ordinary users of this machine.
+//! containers; [`people`] are ordinary users of this machine; [`traces`] is what sandboxes leave.
 #![forbid(unsafe_code)]
 
 pub mod canaries;
@@ -12,6 +12,8 @@ pub mod facts;
 pub mod home;
 pub mod people;
 pub mod replay;
+pub mod traces;
+pub mod user;
 
 /// A program of this workspace that cargo built beside the running one.
 pub fn built(name: &str) -> anyhow::Result<std::path::PathBuf> {

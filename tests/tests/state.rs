@@ -264,6 +264,65 @@ fn a_head_that_was_exported_proves_the_chain_and_finds_a_rewritten_one() {
 }
 
 #[test]
+fn a_signed_export_proves_the_chain_only_with_the_key_that_signed_it() {
+    let home = with_calls(3);
+    for key in ["mine", "other"] {
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+            .arg(home.path(key))
+            .status();
+        assert!(made.unwrap().success());
+    }
+    let text = |path: &str| home.path(path).to_str().unwrap().to_owned();
+    let (file, mine, other) = (text("chain"), text("mine.pub"), text("other.pub"));
+    let export = home.run(&["audit", "--export", &file, "--sign", &text("mine"), "--json"]);
+    assert_eq!(export.code, Some(0), "{}", export.stderr);
+    assert_eq!(export.json()["signature"], json!(text("chain.sig")));
+    append(&home, 4);
+    let verify = |key: &str| {
+        home.run(&["audit", "--verify", "--against", &file, "--signed-by", key, "--json"])
+    };
+    let held = verify(&mine);
+    assert_eq!(held.code, Some(0), "{}{}", held.stdout, held.stderr);
+    let found = held.json();
+    assert_eq!((&found["givenHead"], &found["signedBy"]), (&json!("proven"), &json!(mine)));
+    let theirs = verify(&other);
+    assert_eq!((theirs.code, theirs.stdout.as_str()), (Some(3), ""), "{}", theirs.stderr);
+    // Not with a key that is none.
+    assert_eq!(verify(&file).code, Some(1));
+
+    // One letter of the export, its head above all, and the signature no longer holds.
+    let bytes = fs::read(&file).unwrap();
+    for change in [bytes.len() - 10, bytes.len() / 2] {
+        let mut changed = bytes.clone();
+        changed[change] ^= 1;
+        fs::write(&file, &changed).unwrap();
+        assert_eq!(verify(&mine).code, Some(3));
+    }
+    fs::write(&file, &bytes).unwrap();
+
+    // A chain rewritten by whoever has the uid is whole, and is found out.
+    fs::remove_dir_all(home.path(".openclaw/clawpen")).unwrap();
+    assert_eq!(verify(&mine).code, Some(3));
+    (1..=5).for_each(|number| append(&home, number + 10));
+    assert_eq!(home.run(&["audit", "--verify"]).code, Some(0));
+    let found = verify(&mine);
+    assert_eq!((found.code, &found.json()["givenHead"]), (Some(3), &json!("missing")));
+}
+
+#[test]
+fn an_export_that_cannot_be_signed_is_none() {
+    let home = with_calls(1);
+    let file = home.path("chain");
+    let (name, key) = (file.to_str().unwrap(), home.path("none"));
+    let run = home.run(&["audit", "--export", name, "--sign", key.to_str().unwrap()]);
+    assert_eq!(run.code, Some(1));
+    assert!(run.stderr.contains("cannot sign with"), "{}", run.stderr);
+    assert!(!file.exists() && !home.path("chain.sig").exists());
+    assert_eq!(home.run(&["audit", "--export", "-", "--sign", "k"]).code, Some(1));
+}
+
+#[test]
 fn retention_follows_the_config_and_the_chain_stays_whole() {
     let home = with_calls(9);
     assert_eq!(home.run(&["audit", "--retain", "--json"]).json()["records"], json!(0));
@@ -323,6 +382,59 @@ fn a_corrupt_database_is_repaired_only_when_somebody_agrees() {
     let run = home.run(&["doctor", "--repair"]);
     assert_eq!(run.code, Some(0));
     assert!(run.stdout.contains("is sound; nothing to repair"), "{}", run.stdout);
+}
+
+#[test]
+fn a_repair_writes_down_what_lives_and_says_which() {
+    let home =
+        Home::with_config("{agents: {defaults: {sandbox: {scope: 'session', backend: 'native'}}}}");
+    let pen = |session: &str| {
+        let run = home.run(&[
+            "exec",
+            "--session",
+            session,
+            "--json",
+            "--",
+            "readlink",
+            "/proc/self/ns/pid",
+        ]);
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+        let name = run.json()["sandbox"]["name"].as_str().unwrap().to_owned();
+        (name, run.json()["stdout"].clone())
+    };
+    let before = [pen("agent:main:a"), pen("agent:main:b")];
+    let mut names: Vec<&str> = before.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    let sorted = |value: &Value| {
+        let names = value.as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned());
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        names
+    };
+    let repair = || home.run(&["doctor", "--repair", "--yes", "--json"]).json();
+
+    let file = home.path(".openclaw/clawpen/clawpen.db");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[..64].fill(b'x');
+    fs::write(&file, &bytes).unwrap();
+    assert_eq!(sorted(&repair()["rebuilt"]["names"]), names);
+    assert_eq!([pen("agent:main:a"), pen("agent:main:b")], before);
+
+    // A database that is lost altogether.
+    for name in ["clawpen.db", "clawpen.db-wal", "clawpen.db-shm"] {
+        drop(fs::remove_file(home.path(".openclaw/clawpen").join(name)));
+    }
+    let repaired = repair();
+    assert_eq!(
+        (&repaired["state"], sorted(&repaired["putRight"]["survivors"])),
+        (&json!("absent"), names.iter().map(|name| (*name).to_owned()).collect())
+    );
+    assert_eq!([pen("agent:main:a"), pen("agent:main:b")], before);
+
+    // Nothing to do is said as such.
+    let again = repair();
+    let nothing = json!({"survivors": [], "rows": [], "leftovers": 0, "problems": []});
+    assert_eq!((&again["state"], &again["putRight"]), (&json!("sound"), &nothing));
 }
 
 fn with_calls(count: u64) -> Home {

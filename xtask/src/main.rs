@@ -36,6 +36,8 @@ cargo xtask <command>
   tidy                                  the rules of this house that no compiler knows
   fuzz [TARGET] [--seconds N]           every fuzz target, or one; 15 s each
   soak [MINUTES]                        long fuzzing (10 minutes per target), 100,000 cases per property, an hour of plans that run
+  soak lifecycle [--rounds N] [--pens N] [--containers N]
+                                        kills at random (200), pens (1,000) and containers (100) at once
   bench [ARGS]                          micro-benchmarks
   docs                                  API documentation; a broken link is an error
 ";

@@ -56,11 +56,26 @@ pub(crate) fn faults(services: &Services, rounds: u32) -> Result<()> {
     run_command(services.known_to(&mut tests))
 }
 
-/// A thousand pens at once, in the build that people use.
-pub(crate) fn many_pens() -> Result<()> {
+/// Only the kills.
+pub(crate) fn kills(services: &Services, rounds: u32) -> Result<()> {
+    let mut tests = cargo(&["test", "--quiet", "-p", "clawpen", "--features", "fault-switches"]);
+    tests.args(["--test", "kills", "--", "--test-threads=1"]);
+    tests.env("CLAWPEN_KILL_ROUNDS", rounds.to_string());
+    run_command(services.known_to(&mut tests))
+}
+
+/// Many pens at once, in the build that people use.
+pub(crate) fn many_pens(count: u32) -> Result<()> {
     let mut tests = cargo(&["test", "--release", "--quiet", "-p", "clawpen-tests"]);
-    tests.args(["--test", "lifecycle", "many"]).env("CLAWPEN_MANY_PENS", "1000");
-    run_command(&mut tests)
+    tests.args(["--test", "lifecycle", "many", "--", "--nocapture"]);
+    run_command(tests.env("CLAWPEN_MANY_PENS", count.to_string()))
+}
+
+/// Many containers at once.
+pub(crate) fn many_containers(services: &Services, count: u32) -> Result<()> {
+    let mut tests = cargo(&["test", "--quiet", "-p", "clawpen-tests", "--test", "docker", "many"]);
+    tests.args(["--", "--nocapture"]).env("CLAWPEN_MANY_CONTAINERS", count.to_string());
+    run_command(services.known_to(&mut tests))
 }
 
 /// The tests that stand beside the code.

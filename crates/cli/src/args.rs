@@ -1,5 +1,6 @@
 //! The command line: what can be said, and the help a newcomer reads.
 
+pub(crate) mod approvals;
 mod audit;
 pub(crate) mod lifecycle;
 
@@ -59,7 +60,7 @@ pub(crate) enum Command {
     /// Ask before doing: may this be, which rule says so, and what would change it
     #[command(subcommand, arg_required_else_help = true)]
     Why(WhyCommand),
-    /// Approvals: what may run on the host without asking
+    /// Approvals: what may run on the host without asking, and what waits for an answer
     #[command(subcommand, arg_required_else_help = true)]
     Approvals(ApprovalsCommand),
     /// The config files: where they are, whether they are sound, what they say
@@ -444,7 +445,10 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// Only these jobs: create, exec, files, docker, pens, workspace
+    /// Only what this backend does: native or docker; without it, both
+    #[arg(long, value_name = "NAME", value_parser = ["native", "docker"])]
+    pub backend: Option<String>,
+    /// Only these jobs: create, exec, files, pens, state, workspace (native), docker, containers
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub only: Vec<String>,
     /// How often each quick job is measured
@@ -453,6 +457,9 @@ pub(crate) struct BenchArgs {
     /// How many idle pens
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub pens: usize,
+    /// How many live containers
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub containers: usize,
     /// How many files in the large workspace
     #[arg(long, value_name = "N", default_value_t = 300_000)]
     pub files: usize,
@@ -544,6 +551,12 @@ pub(crate) enum ApprovalsCommand {
     /// The commands that need no asking
     #[command(subcommand, arg_required_else_help = true)]
     Allowlist(AllowlistCommand),
+    /// What waits for a person's answer, with the whole plan
+    List(approvals::ListArgs),
+    /// Answer one: allow-once, allow-always or deny
+    Resolve(approvals::ResolveArgs),
+    /// Watch what is asked, and answer by key
+    Watch(approvals::WatchArgs),
 }
 
 #[derive(Debug, Args)]

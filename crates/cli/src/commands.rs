@@ -21,7 +21,10 @@ pub(crate) mod why_command;
 
 use clawpen_engine::approvals_file::ChangeError;
 use clawpen_engine::audit::AuditError;
+use clawpen_engine::audit::signature::SignatureError;
 use clawpen_engine::backend::docker::DockerFailure;
+use clawpen_engine::broker::BrokerError;
+use clawpen_engine::broker::socket::SocketError;
 use clawpen_engine::call::OpenError;
 use clawpen_engine::channel::CallError;
 use clawpen_engine::config_store::StoreError;
@@ -88,6 +91,12 @@ pub(crate) enum CommandError {
     Database(#[from] DatabaseError),
     #[error(transparent)]
     Audit(#[from] AuditError),
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
     #[error("cannot print the result")]
     Print(#[from] std::io::Error),
     #[error("{what}")]

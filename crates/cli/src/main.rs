@@ -121,5 +121,8 @@ fn approvals(command: ApprovalsCommand, output: &Output) -> Result<Outcome, Comm
         ApprovalsCommand::Allowlist(AllowlistCommand::Check(question)) => {
             commands::why_command::coverage(&question, output)
         }
+        ApprovalsCommand::List(args) => commands::approvals::pending::list(&args, output),
+        ApprovalsCommand::Resolve(args) => commands::approvals::pending::resolve(&args, output),
+        ApprovalsCommand::Watch(args) => commands::approvals::watch::run(&args, output),
     }
 }

@@ -74,6 +74,11 @@ impl Output {
         let _ = writeln!(self.stderr.lock(), "{text}");
     }
 
+    /// Whether a line can be redrawn.
+    pub(crate) fn has_status(&self) -> bool {
+        self.stderr.is_terminal()
+    }
+
     /// Redraws the one line that says how far something is, on a terminal; a blank one clears it.
     pub(crate) fn status(&self, text: &str) {
         if !self.stderr.is_terminal() {

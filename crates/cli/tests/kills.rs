@@ -10,6 +10,8 @@
 mod docker;
 #[path = "kills/ground.rs"]
 mod ground;
+#[path = "kills/restarts.rs"]
+mod restarts;
 
 use std::process::Stdio;
 

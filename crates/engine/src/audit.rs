@@ -4,7 +4,8 @@
 //! A record never holds contents, arguments, values of variables or paths: [`Call`] has no field
 //! for them, and a [`Reason`] hides what it is told to hide. [`Audit::verify`] finds any change,
 //! deletion, reordering or truncation up to the newest head it knows. Whoever may write the file
-//! can rewrite the whole chain, head included; only a head that was exported elsewhere tells then.
+//! can rewrite the whole chain, head included; only a head that was exported elsewhere, or signed with a
+//! key that he does not have ([`signature`]), tells then.
 //!
 //! ```text
 //! base ──► record n+1 ──► record n+2 ──► … ──► head
@@ -17,9 +18,10 @@ mod record;
 mod retention;
 mod select;
 mod shape;
+pub mod signature;
 
-pub(crate) use chain::append;
 pub use chain::{Break, BreakKind, GivenHead, Verified};
+pub(crate) use chain::{append, append_call};
 pub use follow::Follower;
 pub use record::{Call, Door, Ending, Event, Hash, Head, Reason, Record, Verdict};
 pub use retention::{Dropped, Retention};

@@ -24,7 +24,7 @@ use self::docker::{DockerBackend, DockerFailure, Endpoint};
 use self::native::{FindError, Found};
 use crate::channel::{CallError, Channel, ConnectError};
 use crate::registry::{DockerIdentity, Identity};
-use crate::supervisor_image::{self, Maker};
+use crate::supervisor_image;
 
 /// What to make, decided.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,8 +63,8 @@ pub struct Engines {
     /// Those that did not answer in time, and when.
     frozen: Mutex<HashMap<Endpoint, Instant>>,
     patience: Patience,
-    /// Pen makers that wait for an order.
-    ready: Mutex<Vec<Maker>>,
+    /// What waits for native pens to be asked for.
+    ahead: native::Ahead,
 }
 
 /// There is no sandbox.
@@ -131,10 +131,30 @@ impl Engines {
     /// Sees to it that `count` pen makers wait. For doors that live long; a maker that is never used costs
     /// its memory, and ends with this value.
     pub fn keep_ready(&self, count: usize) {
-        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        while ready.len() < count {
-            let Ok(maker) = Maker::start() else { return };
-            ready.push(maker);
+        self.ahead.keep_ready(count);
+    }
+
+    /// For a call that will make a native pen, before it is decided how: the pen's maker gets going meanwhile. One
+    /// that is not needed after all ends with this value.
+    pub fn begin(&self) {
+        self.ahead.begin();
+    }
+
+    /// Sees to it that `count` pens wait that were made and proven for exactly this, to be given to whoever starts
+    /// it next. They end with this value if nobody does. Container engines make nothing ahead.
+    pub fn stock(
+        &self,
+        plan: &Plan,
+        place: Place<'_>,
+        lifetime: Lifetime,
+        count: usize,
+    ) -> Result<(), StartError> {
+        match plan {
+            Plan::Native(plan) => {
+                let request = plan.request(place, lifetime);
+                Ok(native::Pen::stock(&request, &self.ahead, count)?)
+            }
+            Plan::Docker(_) => Ok(()),
         }
     }
 
@@ -148,9 +168,9 @@ impl Engines {
     ) -> Result<Sandbox, StartError> {
         match plan {
             Plan::Native(plan) => {
-                let ahead = self.ready.lock().unwrap_or_else(PoisonError::into_inner).pop();
                 let request = plan.request(place, lifetime);
-                Ok(Sandbox::Native(Box::new(native::Pen::start(&request, ahead, witness)?)))
+                let pen = native::Pen::start(&request, &self.ahead, witness)?;
+                Ok(Sandbox::Native(Box::new(pen)))
             }
             Plan::Docker(spec) => {
                 let start = |cause| docker::StartError { name: place.name.to_owned(), cause };
@@ -170,12 +190,9 @@ impl Engines {
                 Found::Gone => Ok(Found::Gone),
             },
             Identity::Docker(identity) => {
-                // The kernel's word is enough if it was met before; else the engine is asked.
-                let mut found = docker::Pen::find(&docker_home(state_dir), identity)?;
-                if found.is_none() {
-                    let engine = self.docker_of(identity, state_dir)?;
-                    found = docker::Pen::find_at(&engine, &identity.container_id)?;
-                }
+                // Only by the note of whoever proved it. The engine could tell that something runs under
+                // its name, which says nothing about what.
+                let found = docker::Pen::find(&docker_home(state_dir), identity)?;
                 Ok(found.map_or(Found::Gone, |pen| Found::There(Sandbox::Docker(Box::new(pen)))))
             }
         }

@@ -367,6 +367,21 @@ impl Prepared {
         self.start_fresh(engines)
     }
 
+    /// Sees to it that `count` sandboxes of this kind wait for whoever asks next. For doors that live long.
+    pub fn stock(
+        &self,
+        engines: &backend::Engines,
+        keeping: Keeping,
+        count: usize,
+    ) -> Result<(), OpenError> {
+        self.ready_workspace(&SystemClock)?;
+        let lifetime = match keeping {
+            Keeping::Scope => Lifetime::Persistent,
+            Keeping::Fresh => Lifetime::UntilDisconnect,
+        };
+        Ok(engines.stock(&self.plan, self.place(), lifetime, count)?)
+    }
+
     /// Makes the directories that are mounted, and what is to be in them.
     pub fn ready_workspace(&self, clock: &dyn Clock) -> Result<Ready, WorkspaceError> {
         Workspaces::new(&self.state_dir).prepare(&self.workspace, clock.now().wall)

@@ -18,10 +18,12 @@ mod link;
 mod transport;
 
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clawpen_wire::supervisor::{
-    CONTROL, Event, FactsReport, Hello, OLDEST_VERSION, Request, VERSION, Welcome,
+    CONTROL, Event, FactsReport, FileIdentity, Hello, IDENTIFY_VERSION, Identify, OLDEST_VERSION,
+    Request, VERSION, Welcome,
 };
 
 pub use error::{CallError, ConnectError, Failure, Violation};
@@ -52,17 +54,35 @@ impl Channel {
         Self::over(Box::new(stream), Patience::default())
     }
 
+    /// The same with a supervisor that can say which files are mounted ([`Channel::identify`]); one of an
+    /// older release is refused as one of another protocol.
+    pub fn connect_to_identify(
+        stream: UnixStream,
+        first_process: u32,
+    ) -> Result<Self, ConnectError> {
+        transport::check_peer(&stream, first_process)?;
+        Self::greet(Box::new(stream), Patience::default(), IDENTIFY_VERSION)
+    }
+
     /// Says hello over a stream whose other end is known to be the supervisor by construction.
     pub fn over(transport: Box<dyn Transport>, patience: Patience) -> Result<Self, ConnectError> {
+        Self::greet(transport, patience, OLDEST_VERSION)
+    }
+
+    fn greet(
+        transport: Box<dyn Transport>,
+        patience: Patience,
+        oldest: u16,
+    ) -> Result<Self, ConnectError> {
         let mut link = Link::new(transport, patience);
-        let hello = Hello { oldest: OLDEST_VERSION, newest: VERSION };
+        let hello = Hello { oldest, newest: VERSION };
         let answer = link.ask(CONTROL, &Request::Hello(hello), Deadline::after(patience.answer));
         let welcome = match answer.map_err(ConnectError::Hello)? {
             Event::Welcome(welcome) => welcome,
             other => return Err(ConnectError::Hello(error::unexpected(&other))),
         };
-        if !(OLDEST_VERSION..=VERSION).contains(&welcome.version) {
-            return Err(ConnectError::Version { theirs: welcome.version });
+        if !(oldest..=VERSION).contains(&welcome.version) {
+            return Err(ConnectError::Version { theirs: welcome.version, oldest });
         }
         Ok(Self { link, welcome, next: CONTROL + 1, broken: false })
     }
@@ -100,6 +120,19 @@ impl Channel {
                 Event::FactsReport(report) => Ok((*report, done)),
                 other => Err(error::unexpected(&other)),
             }
+        })
+    }
+
+    /// Asks which files stand at some places inside, in their order.
+    pub fn identify(
+        &mut self,
+        places: Vec<PathBuf>,
+    ) -> Result<Vec<Option<FileIdentity>>, CallError> {
+        let count = places.len();
+        self.ask(&Request::Identify(Identify { places }), |event| match event {
+            Event::Identified(found) if found.files.len() == count => Ok(found.files),
+            Event::Identified(_) => Err(Violation::Range.into()),
+            other => Err(error::unexpected(&other)),
         })
     }
 

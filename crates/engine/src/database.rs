@@ -1,4 +1,4 @@
-//! The one `SQLite` file of a state directory: registry and audit chain.
+//! The one `SQLite` file of a state directory: registry, approvals and audit chain.
 //!
 //! Any number of processes may have it open. Every change is one transaction that takes the right
 //! to write first and then makes sure that no newer clawpen has changed the tables meanwhile. A
@@ -7,6 +7,7 @@
 //!
 //! Synchronous, and not to be used in a forked child: `SQLite`'s locks do not survive a fork.
 
+mod changes;
 mod failure;
 mod files;
 pub mod repair;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Params, Row, RowIndex, Transaction, TransactionBehavior};
 
+pub use changes::Changes;
 pub use failure::{DatabaseError, DatabaseFailure};
 use files::{Hold, Missing};
 

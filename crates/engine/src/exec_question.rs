@@ -6,7 +6,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use clawpen_rules::approval::file::{AgentKey, ApprovalsFile, Entry, FilePolicy, FileRefused};
+use clawpen_rules::approval::always;
+use clawpen_rules::approval::file::{
+    AgentKey, ApprovalsFile, Entry, FilePolicy, FileRefused, NewEntry,
+};
 use clawpen_rules::approval::in_sandbox::{self, InSandbox};
 use clawpen_rules::approval::run_form::{self, Frozen, NotFrozen};
 use clawpen_rules::approval::settings::ExecSettings;
@@ -68,6 +71,8 @@ pub struct HostAnswer {
     /// What would run, if it runs.
     pub frozen: Result<Frozen, NotFrozen>,
     pub changes: Vec<String>,
+    /// What "allow always" would remember, if a person is asked.
+    pub remember: Vec<NewEntry>,
     /// For each segment in order, the pattern of the entry that covers it.
     pub covered_by: Vec<Option<String>>,
     pub warnings: Vec<String>,
@@ -186,10 +191,7 @@ fn on_host(subject: &Subject<'_>, text: &str, cwd: &str, policy: HostExec) -> Ho
     let Subject { store, explanation, file, key } = subject;
     let home = store.locations.home.as_str();
     let settings = ExecSettings::resolve(&store.loaded.config, explanation.session.agent());
-    let workspace =
-        store.locations.agent_workspace(&store.loaded.config, explanation.session.agent());
-    let places = [explanation.sandbox.workspace_root.value.clone(), workspace.value];
-    let writers = writers(store, &places);
+    let writers = writers_of(store, explanation);
     let environment = host_environment(&settings, &writers);
     let programs = RealPrograms::new(writers);
     let listed: Vec<(&Entry, _)> = file
@@ -211,7 +213,12 @@ fn on_host(subject: &Subject<'_>, text: &str, cwd: &str, policy: HostExec) -> Ho
     });
     let mut warnings: Vec<String> = policy.warnings().iter().map(ToString::to_string).collect();
     warnings.extend(file.warnings().iter().map(ToString::to_string));
+    let remember = match &decision {
+        Decision::Ask(_) => always::entries(&policy, &findings, settings.inline, &programs),
+        Decision::Run(_) | Decision::Refuse(_) => Vec::new(),
+    };
     HostAnswer {
+        remember,
         covered_by: covered_by.collect(),
         frozen: run_form::freeze(&policy, &findings, &request, &programs),
         changes: change::smallest(&decision, &findings, key),
@@ -220,6 +227,18 @@ fn on_host(subject: &Subject<'_>, text: &str, cwd: &str, policy: HostExec) -> Ho
         findings,
         policy,
     }
+}
+
+/// The programs of this machine, as a session's agent could change them.
+pub fn programs(store: &Store, explanation: &Explanation) -> RealPrograms {
+    RealPrograms::new(writers_of(store, explanation))
+}
+
+fn writers_of(store: &Store, explanation: &Explanation) -> Writers {
+    let workspace =
+        store.locations.agent_workspace(&store.loaded.config, explanation.session.agent());
+    let places = [explanation.sandbox.workspace_root.value.clone(), workspace.value];
+    writers(store, &places)
 }
 
 /// The environment that a command would get: this process' own stands for the gateway's. Directories

@@ -6,14 +6,14 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clawpen_rules::facts::kernel::{self, KernelText, Status};
 use clawpen_rules::facts::{
-    CgroupLimits, Inside, Interface, InterfaceKind, Landlock, LandlockEffect, Memory, Outside,
-    Process, Sealing,
+    FileId, Inside, Interface, InterfaceKind, Landlock, LandlockEffect, Memory, Outside, Process,
+    Sealing,
 };
-use clawpen_wire::supervisor::{FactsReport, NamespaceFact, ProcessFacts};
+use clawpen_wire::supervisor::{FactsReport, FileIdentity, NamespaceFact, ProcessFacts};
 
 /// The kinds of namespaces that a pen has of its own, as `/proc/self/ns` names them.
 pub const NAMESPACES: [&str; 7] = ["user", "pid", "mnt", "net", "ipc", "uts", "cgroup"];
@@ -39,7 +39,7 @@ pub fn own_namespaces() -> Result<Vec<(String, u64)>, ObserveError> {
 }
 
 /// Process 1 of a sandbox, seen from here. It must still be open to observers.
-pub fn outside(first_process: u32, cgroup: Option<CgroupLimits>) -> Result<Outside, ObserveError> {
+pub fn outside(first_process: u32) -> Result<Outside, ObserveError> {
     let process = first_process.to_string();
     let text = |file: &str| {
         let path = PathBuf::from(format!("/proc/{process}/{file}"));
@@ -51,7 +51,6 @@ pub fn outside(first_process: u32, cgroup: Option<CgroupLimits>) -> Result<Outsi
         uid_map: kernel::id_map(&text("uid_map")?)?,
         gid_map: kernel::id_map(&text("gid_map")?)?,
         mounts: kernel::mounts(&text("mountinfo")?)?,
-        cgroup,
     })
 }
 
@@ -119,6 +118,19 @@ pub fn inside(report: &FactsReport) -> Result<Inside, ObserveError> {
     })
 }
 
+/// Adds which files are mounted: `found` is what the supervisor answered for `targets`. A file counts
+/// only with the mount that it was reached through, or a path that changed meanwhile would do.
+pub fn identify(inside: &mut Inside, targets: &[PathBuf], found: &[Option<FileIdentity>]) {
+    for (target, found) in targets.iter().zip(found) {
+        let Some(FileIdentity { mount, device, inode }) = *found else { continue };
+        let mounts = inside.mounts.iter_mut();
+        let mut here = mounts.filter(|seen| seen.id == mount && Path::new(&seen.target) == target);
+        if let Some(seen) = here.next() {
+            seen.source = Some(FileId { device, inode });
+        }
+    }
+}
+
 fn process(facts: &ProcessFacts) -> Result<Process, ObserveError> {
     let ProcessFacts {
         status,
@@ -149,7 +161,7 @@ mod tests {
 
     #[test]
     fn this_process_can_be_observed() {
-        let seen = outside(std::process::id(), None).unwrap();
+        let seen = outside(std::process::id()).unwrap();
         assert_eq!(seen.namespaces, own_namespaces().unwrap());
         assert!(seen.namespaces.iter().any(|(kind, _)| kind == "user"));
         assert!(seen.mounts.iter().any(|mount| mount.target == "/"));
@@ -158,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_cannot() {
-        let error = outside(u32::MAX, None).unwrap_err();
+        let error = outside(u32::MAX).unwrap_err();
         assert!(matches!(error, ObserveError::Read { .. }), "{error}");
     }
 }

@@ -57,6 +57,11 @@ pub const ALL: &[&str] = &[
     "reseed.built",
     "reseed.swapped",
     "reseed.recorded",
+    "broker.asked",
+    "broker.answered",
+    "broker.remembered",
+    "broker.claimed",
+    "broker.ran",
 ];
 
 /// The process gets to the moment called `name`.

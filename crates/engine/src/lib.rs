@@ -6,6 +6,7 @@
 pub mod approvals_file;
 pub mod audit;
 pub mod backend;
+pub mod broker;
 pub mod call;
 pub mod channel;
 pub mod clock;
@@ -16,6 +17,7 @@ pub mod explain;
 pub mod facts;
 pub mod faults;
 pub mod fs_bridge;
+pub mod host_call;
 pub mod host_exec;
 pub mod host_files;
 pub mod images;

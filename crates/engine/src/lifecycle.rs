@@ -22,6 +22,7 @@ mod lock;
 mod look;
 mod prune;
 mod remove;
+mod survivors;
 
 use std::io;
 
@@ -40,6 +41,7 @@ use crate::registry::{
 pub use janitor::Recovered;
 pub use list::{Condition, Listed, Listing, Origin};
 pub use prune::{Pruned, Throttle};
+pub use survivors::Survivors;
 
 use about::About;
 use lock::NameLock;

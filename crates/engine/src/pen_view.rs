@@ -22,9 +22,9 @@ mod image;
 
 use std::path::{Path, PathBuf};
 
-use clawpen_rules::facts::{Below, MountAsked};
+use clawpen_rules::facts::{Below, MountAsked, SourceAsked};
 use clawpen_rules::mounts::Access;
-use clawpen_rules::native::{NativePen, Programs, Root, Tmpfs};
+use clawpen_rules::native::{HostOrigin, NativePen, Programs, Root, Tmpfs};
 use clawpen_wire::pen::{
     BindOwner, FileRoot, LandlockAccess, LandlockRule, MountFlags, MountStep, RootAccess,
 };
@@ -112,7 +112,13 @@ impl Builder {
 
     fn mounted(&mut self, target: &str, flags: &[&'static str], below: Below) {
         let target = target.to_owned();
-        self.0.mounts.push(MountAsked { target, flags: flags.to_vec(), below });
+        self.0.mounts.push(MountAsked {
+            target,
+            flags: flags.to_vec(),
+            below,
+            // The maker holds each source open from its check to its mount.
+            source: SourceAsked::Any,
+        });
     }
 
     /// Tells Landlock; what it is not told stays shut.
@@ -245,7 +251,11 @@ impl Builder {
     ) -> Result<(), ViewError> {
         let mut roots = Vec::new();
         for directory in pen.host_directories() {
-            let source = host.real(Path::new(directory.source))?;
+            let source = host.unchanged(Path::new(directory.source))?;
+            let is_directory = match directory.origin {
+                HostOrigin::Workspace => true,
+                HostOrigin::Bind => host.look(&source)? == Found::Directory,
+            };
             let (submounts, below) = host.submounts(&source);
             let (bits, flags, landlock, access): (_, &[_], _, _) = match directory.access {
                 Access::ReadOnly => (
@@ -271,7 +281,10 @@ impl Builder {
             });
             self.mounted(directory.target, flags, below);
             self.open(directory.target, landlock);
-            roots.push(FileRoot { path: directory.target.into(), access });
+            // A file that is bound alone can be read like the rest of the pen, and not be replaced.
+            if is_directory {
+                roots.push(FileRoot { path: directory.target.into(), access });
+            }
         }
         roots.append(&mut self.0.roots);
         self.0.roots = roots;
@@ -280,4 +293,4 @@ impl Builder {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -3,8 +3,8 @@
 //! Looks processes up in `/proc`, which tells these facts about everyone to everyone. Decides
 //! nothing.
 
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 
 /// The kernel's flag of a process that is on its way out.
 const EXITING: u64 = 0x4;
@@ -23,6 +23,8 @@ pub(crate) struct Living {
 pub(crate) struct Listed {
     pub(crate) life: Life,
     pub(crate) start_time: u64,
+    /// Who started it, or took it over.
+    pub(crate) parent: u32,
     memory: u64,
 }
 
@@ -45,10 +47,10 @@ pub(crate) fn look(pid: u32) -> io::Result<Option<Living>> {
 
 /// What stands under a number; `None` if nothing does.
 pub(crate) fn listed(pid: u32) -> io::Result<Option<Listed>> {
-    match fs::read_to_string(format!("/proc/{pid}/stat")) {
+    match read(&format!("/proc/{pid}/stat")) {
         Ok(text) => {
             let nonsense = || io::Error::other(format!("`/proc/{pid}/stat` makes no sense"));
-            parse(&text).map(Some).ok_or_else(nonsense)
+            parse(&String::from_utf8_lossy(&text)).map(Some).ok_or_else(nonsense)
         }
         // The second: it went between open and read.
         Err(error)
@@ -68,15 +70,36 @@ pub(crate) fn memory_of_tree(pid: u32, living: Option<Living>) -> u64 {
     let mut sum = 0_u64;
     let mut known = living;
     while let Some(pid) = open.pop() {
-        if let Some(living) = known.take().or_else(|| look(pid).ok().flatten()) {
-            sum = sum.saturating_add(living.memory);
-        }
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        open.extend(
-            children.unwrap_or_default().split(' ').filter_map(|child| child.parse::<u32>().ok()),
-        );
+        let memory = known.take().map(|living| living.memory).or_else(|| resident(pid));
+        sum = sum.saturating_add(memory.unwrap_or_default());
+        let children = read(&format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let children = String::from_utf8_lossy(&children);
+        open.extend(children.split(' ').filter_map(|child| child.parse::<u32>().ok()));
     }
     sum
+}
+
+/// Bytes of memory that a process holds. `statm` because the kernel sums up far more for `stat`.
+fn resident(pid: u32) -> Option<u64> {
+    let text = read(&format!("/proc/{pid}/statm")).ok()?;
+    let pages = String::from_utf8_lossy(&text).split(' ').nth(1)?.parse::<u64>().ok()?;
+    Some(pages.saturating_mul(u64::try_from(rustix::param::page_size()).ok()?))
+}
+
+/// A file of `/proc`, all of it. They have no size, so the standard library would ask for one in vain, begin
+/// with a small buffer and ask once more at the end: half of the time that a look takes. The kernel gives
+/// less than was asked for only at the end of such a file.
+fn read(path: &str) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let mut text = Vec::new();
+    let mut room = [0; 1024];
+    loop {
+        let count = file.read(&mut room)?;
+        text.extend_from_slice(room.get(..count).unwrap_or_default());
+        if count < room.len() {
+            return Ok(text);
+        }
+    }
 }
 
 /// The name of a process may hold anything, so the fields are counted from its closing bracket.
@@ -91,7 +114,12 @@ fn parse(stat: &str) -> Option<Listed> {
         _ => Life::Lives,
     };
     let page = u64::try_from(rustix::param::page_size()).ok()?;
-    Some(Listed { life, start_time: number(19)?, memory: number(21)?.saturating_mul(page) })
+    Some(Listed {
+        life,
+        start_time: number(19)?,
+        parent: u32::try_from(number(1)?).ok()?,
+        memory: number(21)?.saturating_mul(page),
+    })
 }
 
 #[cfg(test)]
@@ -123,11 +151,32 @@ mod tests {
     }
 
     #[test]
+    fn a_list_that_is_longer_than_one_read_is_read_to_its_end() {
+        let mut children: Vec<_> = (0..300)
+            .map(|_| std::process::Command::new("sleep").arg("1000").spawn().unwrap())
+            .collect();
+        let me = std::process::id();
+        let thread = rustix::thread::gettid().as_raw_nonzero();
+        let listed = read(&format!("/proc/{me}/task/{thread}/children")).unwrap();
+        let listed: Vec<u32> = String::from_utf8(listed)
+            .unwrap()
+            .split(' ')
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        let all = children.iter().all(|child| listed.contains(&child.id()));
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert!(all, "{} of 300", listed.len());
+    }
+
+    #[test]
     fn a_hostile_name_shifts_no_field() {
         let tail = "S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 100 7 1 1";
         let living = parse(&format!("12 (a) R 9 9 (b)) {tail}")).unwrap();
         let page = u64::try_from(rustix::param::page_size()).unwrap();
-        let expected = Listed { life: Life::Lives, start_time: 4242, memory: 7 * page };
+        let expected = Listed { life: Life::Lives, start_time: 4242, parent: 1, memory: 7 * page };
         assert_eq!(living, expected);
         assert_eq!(parse("12 (x) Z 1 1"), None);
         assert_eq!(parse("nonsense"), None);

@@ -2,11 +2,11 @@
 //!
 //! The build script has put a static binary beside this module. It is handed to the kernel as a sealed file in
 //! memory, made once per process and shared by every pen: nothing is unpacked, nothing on disk can be swapped.
-//! A [`Maker`] is that program waiting for its order: started while we still decide, or kept ready. The order is
-//! a pen spec and a listening socket; the answer is process 1, listening. The maker is a small process of its
-//! own, so making a pen costs the same however big this one is.
+//! A [`Maker`] is that program waiting for its order: started while we still decide, or forked from a [`Zygote`],
+//! which is the program started once. The order is a pen spec and a socket; the answer is process 1, serving
+//! it. The maker is a small process of its own, so making a pen costs the same however big this one is.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
@@ -69,43 +69,77 @@ pub fn program() -> io::Result<BorrowedFd<'static>> {
 /// A pen maker that has made its namespaces and waits to hear what for. Dropping it ends it.
 #[derive(Debug)]
 pub struct Maker {
+    /// `None` for a child of the zygote, which ends when its socket closes and is reaped there.
+    process: Option<Child>,
+    socket: OwnedFd,
+}
+
+/// The program, started once, that forks makers. Dropping it ends it; makers go on.
+#[derive(Debug)]
+pub struct Zygote {
     process: Child,
     socket: OwnedFd,
+}
+
+/// Starts the program; gives our end of the socket that it has as descriptor 3.
+fn start(mode: &CStr) -> Result<(Child, OwnedFd), StartPenError> {
+    let program = program().map_err(StartPenError::Prepare)?;
+    let null = events::open_null().map_err(StartPenError::Prepare)?;
+    let (socket, theirs) =
+        sockets::pair(sockets::Kind::Messages).map_err(StartPenError::Prepare)?;
+    let argv = [c"clawpen-supervisor", mode].map(CString::from).to_vec();
+    let process = Plan::new(Image::File(program), argv, switches::switches())
+        .descriptor(0, null.as_fd())
+        .descriptor(1, null.as_fd())
+        .descriptor(2, null.as_fd())
+        .descriptor(3, theirs.as_fd())
+        // Ctrl-C at a terminal goes to a whole group: it is meant for the command, not for the pen.
+        .session(Session::New)
+        .spawn()
+        .map_err(StartPenError::Spawn)?;
+    Ok((process, socket))
+}
+
+impl Zygote {
+    pub fn start() -> Result<Self, StartPenError> {
+        let (process, socket) = start(c"zygote")?;
+        Ok(Self { process, socket })
+    }
+
+    /// Has it fork a maker, which works on its own processor while the caller goes on.
+    pub fn maker(&self) -> Result<Maker, StartPenError> {
+        let (socket, theirs) =
+            sockets::pair(sockets::Kind::Messages).map_err(StartPenError::Prepare)?;
+        sockets::send(self.socket.as_fd(), b"N", &[theirs.as_fd()])
+            .map_err(StartPenError::Prepare)?;
+        Ok(Maker { process: None, socket })
+    }
+}
+
+impl Drop for Zygote {
+    fn drop(&mut self) {
+        let _ = self.process.signal(Signal::KILL);
+        let _ = self.process.wait();
+    }
 }
 
 impl Maker {
     /// Starts one. It works on its own processor while the caller goes on.
     pub fn start() -> Result<Self, StartPenError> {
-        let program = program().map_err(StartPenError::Prepare)?;
-        let null = events::open_null().map_err(StartPenError::Prepare)?;
-        let (socket, theirs) =
-            sockets::pair(sockets::Kind::Messages).map_err(StartPenError::Prepare)?;
-        let argv = [c"clawpen-supervisor", c"make"].map(CString::from).to_vec();
-        let process = Plan::new(Image::File(program), argv, switches::switches())
-            .descriptor(0, null.as_fd())
-            .descriptor(1, null.as_fd())
-            .descriptor(2, null.as_fd())
-            .descriptor(3, theirs.as_fd())
-            // Ctrl-C at a terminal goes to a whole group: it is meant for the command, not for the pen.
-            .session(Session::New)
-            .spawn()
-            .map_err(StartPenError::Spawn)?;
-        Ok(Self { process, socket })
+        let (process, socket) = start(c"make")?;
+        Ok(Self { process: Some(process), socket })
     }
 
-    /// Makes a native pen and waits until it listens on `listener`.
+    /// Makes a native pen and waits until it serves: whoever connects to `socket` if that listens, else the other
+    /// end of it, alone.
     ///
     /// Nothing is left behind on failure: the maker kills what it has made, and what it could not kill
     /// ends when its descriptors close.
-    pub fn make(
-        self,
-        spec: &PenSpec,
-        listener: BorrowedFd<'_>,
-    ) -> Result<ProcessOne, StartPenError> {
+    pub fn make(self, spec: &PenSpec, socket: BorrowedFd<'_>) -> Result<ProcessOne, StartPenError> {
         let spec = spec.to_bytes().map_err(StartPenError::Spec)?;
         let spec = memfd::sealed("clawpen-spec", &spec, memfd::Use::Read)
             .map_err(StartPenError::Prepare)?;
-        let ordered = sockets::send(self.socket.as_fd(), b"P", &[spec.as_fd(), listener]);
+        let ordered = sockets::send(self.socket.as_fd(), b"P", &[spec.as_fd(), socket]);
         match hear(self.socket.as_fd()) {
             // It has ended before it could take the order; what it said last says more.
             Err(StartPenError::Killed) => {
@@ -120,8 +154,10 @@ impl Maker {
 impl Drop for Maker {
     /// One that has made its pen is ending by itself; any other has nothing to say any more.
     fn drop(&mut self) {
-        let _ = self.process.signal(Signal::KILL);
-        let _ = self.process.wait();
+        if let Some(process) = &self.process {
+            let _ = process.signal(Signal::KILL);
+            let _ = process.wait();
+        }
     }
 }
 
@@ -227,10 +263,68 @@ mod tests {
     #[test]
     fn a_maker_that_is_not_needed_leaves_nothing() {
         let maker = Maker::start().unwrap();
-        let pidfd = process::pidfd_open(maker.process.pid()).unwrap();
+        let pidfd = process::pidfd_open(maker.process.as_ref().unwrap().pid()).unwrap();
         drop(maker);
         let ended = [(pidfd.as_fd(), Interest::Read)];
         assert!(!events::poll(&ended, Some(PATIENCE)).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_zygote_makes_pens_until_it_is_dropped_and_they_outlive_it() {
+        let zygote = Zygote::start().unwrap();
+        let zygote_itself = process::pidfd_open(zygote.process.pid()).unwrap();
+        let mut pens = Vec::new();
+        for _ in 0..3 {
+            // One that is not needed ends by itself.
+            drop(zygote.maker().unwrap());
+            let (directory, listener) = listener();
+            let process_one = zygote.maker().unwrap().make(&spec(), listener.as_fd()).unwrap();
+            pens.push((directory, process_one));
+        }
+        let late = zygote.maker().unwrap();
+        drop(zygote);
+        let ended = [(zygote_itself.as_fd(), Interest::Read)];
+        assert!(!events::poll(&ended, Some(PATIENCE)).unwrap().is_empty());
+        // It was forked before, or never will be; in no case does anybody wait for ever.
+        let (_directory, listener) = listener();
+        drop(late.make(&spec(), listener.as_fd()));
+        for (directory, process_one) in pens {
+            let stream = UnixStream::connect(directory.path().join("s")).unwrap();
+            let first_process = u32::try_from(process_one.pid.get()).unwrap();
+            let mut channel = Channel::connect(stream, first_process).unwrap();
+            channel.seal().unwrap();
+            let mut captured = Captured::new(1000);
+            let exited = channel.exec(&Command::new(["echo", "here"]), &mut captured).unwrap();
+            assert_eq!((exited.end, captured.stdout.as_slice()), (End::Code(0), &b"here\n"[..]));
+            channel.shutdown().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_pen_that_is_handed_its_connection_serves_it_and_ends_with_it() {
+        let (ours, theirs) = sockets::pair(sockets::Kind::Stream).unwrap();
+        let process_one = start_pen(&spec(), theirs.as_fd()).unwrap();
+        drop(theirs);
+        let patience = crate::channel::Patience::default();
+        let mut channel = Channel::over(Box::new(UnixStream::from(ours)), patience).unwrap();
+        channel.seal().unwrap();
+        let mut captured = Captured::new(1000);
+        let exited = channel.exec(&Command::new(["echo", "here"]), &mut captured).unwrap();
+        assert_eq!((exited.end, captured.stdout.as_slice()), (End::Code(0), &b"here\n"[..]));
+        drop(channel);
+        let ended = [(process_one.pidfd.as_fd(), Interest::Read)];
+        assert!(!events::poll(&ended, Some(PATIENCE)).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_pen_that_is_to_stay_must_be_able_to_listen() {
+        let (_ours, theirs) = sockets::pair(sockets::Kind::Stream).unwrap();
+        let mut spec = spec();
+        spec.serve.lifetime = Lifetime::Persistent;
+        assert_eq!(
+            start_pen(&spec, theirs.as_fd()).unwrap_err().to_string(),
+            "the pen cannot be made: a pen that is to stay needs a socket that listens"
+        );
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! as a terminal would send it to a whole group. Whoever insists (three signals) gets it killed.
 //! With a terminal, keys go in as they are and only the size is forwarded.
 
+mod screen;
+
 use std::io::{self, Write};
 use std::os::fd::{AsFd as _, BorrowedFd};
 
@@ -15,6 +17,7 @@ use clawpen_wire::supervisor::{Reach, Stream, TtySize};
 use crate::channel::{ExecIo, Input, Order};
 
 pub use clawpen_os::pty::{RawMode, is_terminal};
+pub use screen::{Happened, Keyboard};
 
 /// So many signals mean: now.
 const INSISTS: u32 = 3;

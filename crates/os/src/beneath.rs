@@ -47,6 +47,12 @@ impl<'a> Root<'a> {
         let links = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
         Self { directory, links }
     }
+
+    /// No link is followed (`ELOOP`), mounts are entered: for a path that was resolved before, where
+    /// a link means that somebody has changed it since.
+    pub fn resolved(directory: BorrowedFd<'a>) -> Self {
+        Self { directory, links: ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS }
+    }
 }
 
 impl<'a> From<BorrowedFd<'a>> for Root<'a> {

@@ -56,6 +56,11 @@ pub fn listen_again(listener: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::net::listen(listener, BACKLOG)?)
 }
 
+/// Whether a socket waits for connections; else it is one.
+pub fn is_listening(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(rustix::net::sockopt::socket_acceptconn(socket)?)
+}
+
 /// Connects to `name` in an open directory. Needs `/proc`.
 pub fn connect(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     let socket = stream()?;

@@ -10,8 +10,8 @@
 //!                  security, ask ──────► decide ──► run │ ask ──answer──► run, remember │ refuse
 //! ```
 //!
-//! Nothing here waits for a person: [`answer`] says what an answer means. What may be remembered is
-//! up to [`always`], and where that is stored to [`file`].
+//! Nothing here waits for a person: [`resolver`] says who counts as one, [`answer`] what an answer
+//! means. What may be remembered is up to [`always`], and where that is stored to [`file`].
 
 pub mod always;
 pub mod answer;
@@ -19,6 +19,7 @@ pub mod change;
 pub mod environment;
 pub mod file;
 pub mod in_sandbox;
+pub mod resolver;
 pub mod run_form;
 pub mod settings;
 

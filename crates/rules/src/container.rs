@@ -66,6 +66,9 @@ pub struct ContainerSpec {
     limits: Limits,
     workdir: String,
     mounts: Vec<WorkspaceMount>,
+    workspace_label: WorkspaceLabel,
+    /// The source of each of them without links, as it was decided on.
+    workspaces: Vec<String>,
     binds: Vec<CheckedBind>,
     /// Run once, after the first start.
     setup: Option<String>,
@@ -76,6 +79,43 @@ pub struct ContainerSpec {
 pub enum RootFilesystem {
     ReadOnly,
     Writable,
+}
+
+/// Whether the engine labels the workspace for `SELinux`. On a machine without it a label means nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WorkspaceLabel {
+    /// Its owner has labelled it, or nobody needs to.
+    #[default]
+    None,
+    /// Every container may use it.
+    Shared,
+    /// This container alone: another one that mounts the same files is shut out.
+    Private,
+}
+
+impl WorkspaceLabel {
+    pub const ALL: [Self; 3] = [Self::None, Self::Shared, Self::Private];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Shared => "shared",
+            Self::Private => "private",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == text)
+    }
+
+    /// The option of a mount that asks for it.
+    pub const fn option(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Shared => Some("z"),
+            Self::Private => Some("Z"),
+        }
+    }
 }
 
 /// What the container is connected to.
@@ -225,9 +265,21 @@ impl ContainerSpec {
         &self.mounts
     }
 
+    pub const fn workspace_label(&self) -> WorkspaceLabel {
+        self.workspace_label
+    }
+
     /// The configured binds.
     pub fn binds(&self) -> &[CheckedBind] {
         &self.binds
+    }
+
+    /// What of the host is inside, workspaces first: where, and the path that was decided on. No part
+    /// of it was a link then, so one that is a link now was changed since.
+    pub fn checked_sources(&self) -> impl Iterator<Item = (&str, &str)> {
+        let workspaces = self.mounts.iter().zip(&self.workspaces);
+        let workspaces = workspaces.map(|(mount, real)| (mount.target.as_str(), real.as_str()));
+        workspaces.chain(self.binds.iter().map(|bind| (bind.target(), bind.real_source())))
     }
 
     /// What this container is allowed beyond a locked-down one.

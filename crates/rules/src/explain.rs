@@ -14,7 +14,9 @@ use crate::config::own::OwnConfig;
 use crate::config::resolve::{ResolveError, ignored_by_shared_scope};
 use crate::config::sandbox::{Owner, SandboxConfig, Scope};
 use crate::config::setting::{Layer, Origin, Setting};
-use crate::container::{ContainerRefused, ContainerSpec, DirectoryOrigins, Identity};
+use crate::container::{
+    ContainerRefused, ContainerSpec, DirectoryOrigins, Identity, WorkspaceLabel,
+};
 use crate::elevated::{self, Channel, ElevatedReport};
 use crate::enforcement::{self, Unenforced};
 use crate::environment::Filter;
@@ -140,7 +142,13 @@ pub fn explain(
     let layers = layers(configs, &session, &sandbox, &placement);
     let filter = Filter::except_credentials().with_opt_in(own.env_allow.value);
     let policy = SandboxPolicy::resolve(configs.config, &agent);
-    let made = Made { session: &session, sandbox: &sandbox, policy: &policy, filter: &filter };
+    let made = Made {
+        session: &session,
+        sandbox: &sandbox,
+        policy: &policy,
+        filter: &filter,
+        label: own.docker.workspace_label.value,
+    };
     let runtime = made.runtime(facts, files);
     let unenforced = enforcement::decide(configs.config, &agent, &sandbox).err();
     Ok(Explanation {
@@ -264,6 +272,7 @@ struct Made<'a> {
     sandbox: &'a SandboxConfig,
     policy: &'a SandboxPolicy,
     filter: &'a Filter,
+    label: WorkspaceLabel,
 }
 
 impl Made<'_> {
@@ -293,6 +302,7 @@ impl Made<'_> {
         let image = sandbox.docker.image.clone();
         let spec = ContainerSpec::locked_down(identity.clone(), &layout, image)
             .configured(&sandbox.docker, self.filter)
+            .label_workspace(self.label)
             .directories_set_by(origins)
             .build(&bind_policy, files);
         let browser_name = scope_key.container_name(scope, &sandbox.browser.container_prefix.value);

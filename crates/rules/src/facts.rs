@@ -28,6 +28,8 @@ pub struct Asked {
     pub backend: Backend,
     /// Whom commands run as, inside.
     pub user: PenUser,
+    /// Whom the host sees as process 1 where no id map that we made tells it.
+    pub outside_uid: Option<u32>,
     pub groups: GroupsAsked,
     /// The id maps; `None` if the sandbox has no user namespace of its own.
     pub ids: Option<MapsAsked>,
@@ -74,6 +76,25 @@ pub struct MountAsked {
     /// Option words that must be there: `ro`, `nosuid`, `nodev`, `noexec`.
     pub flags: Vec<&'static str>,
     pub below: Below,
+    pub source: SourceAsked,
+}
+
+/// What must be mounted, whatever it was called when the engine took it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceAsked {
+    /// It has no file of the host as its source, or whoever mounted it held that file open.
+    Any,
+    /// The file that was checked.
+    Is(FileId),
+    /// What was checked is no longer there.
+    Gone,
+}
+
+/// Which file it is, under whatever name: the same numbers inside and outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileId {
+    pub device: u64,
+    pub inode: u64,
 }
 
 /// Whether other mounts may lie below a mount.
@@ -119,6 +140,9 @@ pub struct Observed {
     pub host_namespaces: Vec<(String, u64)>,
     /// Process 1 as the host sees it; `None` where the engine's processes cannot be looked at.
     pub outside: Option<Outside>,
+    /// What the groups that hold process 1 say, which more people may read than the rest of it; `None`
+    /// if it is in no group of ours.
+    pub cgroup: Option<CgroupLimits>,
     pub inside: Inside,
 }
 
@@ -130,8 +154,6 @@ pub struct Outside {
     pub uid_map: Vec<Range>,
     pub gid_map: Vec<Range>,
     pub mounts: Vec<MountFact>,
-    /// What the groups that hold process 1 say; `None` if it is in no group of ours.
-    pub cgroup: Option<CgroupLimits>,
 }
 
 /// The supervisor's report.

@@ -219,13 +219,13 @@ pub enum WorkspaceRefusal {
 }
 
 /// Decides whether a host directory may be a sandbox's workspace: whoever can write the config file
-/// or reach an engine's socket is not in a sandbox.
+/// or reach an engine's socket is not in a sandbox. Gives the path without links that was decided on.
 pub fn decide_workspace(
     directory: &str,
     access: Access,
     policy: &BindPolicy,
     files: &impl HostFiles,
-) -> Result<(), WorkspaceRefusal> {
+) -> Result<String, WorkspaceRefusal> {
     let blocklist = policy.blocklist.for_workspaces();
     let shows = |hit: Option<Hit>| match hit {
         Some(hit) => Err(WorkspaceRefusal::Shows { path: hit.path }),
@@ -239,10 +239,10 @@ pub fn decide_workspace(
     shows(Blocklist::socket(&real))?;
     shows(Blocklist::socket_in(&real, files).map_err(WorkspaceRefusal::Unknown)?)?;
     match access {
-        Access::ReadOnly => Ok(()),
+        Access::ReadOnly => Ok(real),
         Access::ReadWrite => match blocklist.start_file(&real) {
             Some(path) => Err(WorkspaceRefusal::RunsOnHost { path }),
-            None => Ok(()),
+            None => Ok(real),
         },
     }
 }

@@ -257,9 +257,19 @@ pub fn decide(
         limits,
         dns,
         hosts,
-        mounts: spec.mounts().to_vec(),
+        mounts: checked_mounts(spec),
         binds: spec.binds().to_vec(),
     })
+}
+
+/// The workspace by the paths that were decided on: a link that comes later is noticed.
+fn checked_mounts(spec: &ContainerSpec) -> Vec<WorkspaceMount> {
+    let checked = spec.mounts().iter().zip(spec.checked_sources());
+    let mount = |(mount, (_, real)): (&WorkspaceMount, (&str, &str))| WorkspaceMount {
+        source: real.to_owned(),
+        ..mount.clone()
+    };
+    checked.map(mount).collect()
 }
 
 fn check<T>(refused: &mut Vec<KeyRefused>, found: Result<T, KeyRefused>) -> Option<T> {
@@ -379,11 +389,13 @@ impl NativePen {
             source: &mount.source,
             target: &mount.target,
             access: mount.access,
+            origin: HostOrigin::Workspace,
         });
         let binds = self.binds.iter().map(|bind| HostDirectory {
             source: bind.real_source(),
             target: bind.target(),
             access: bind.access(),
+            origin: HostOrigin::Bind,
         });
         own.chain(binds).collect()
     }
@@ -395,6 +407,16 @@ pub struct HostDirectory<'a> {
     pub source: &'a str,
     pub target: &'a str,
     pub access: Access,
+    pub origin: HostOrigin,
+}
+
+/// Why a path of the host is in the pen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostOrigin {
+    /// A directory always.
+    Workspace,
+    /// Whatever the config names, a single file too.
+    Bind,
 }
 
 #[cfg(test)]

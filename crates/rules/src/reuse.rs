@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! registry unreadable ──► Refuse             container absent ──► Create
-//! fingerprint as wanted ──► Keep (running) or Start (stopped)
+//! fingerprint as wanted ──► Keep (running) or Start (stopped, or running unproven)
 //! fingerprint differs ──► not hot: Replace    hot: KeepStale, or Refuse if its mounts differ
 //! other backend       ──► not hot: Replace    hot: Refuse
 //! other protocol      ──► not in use: Replace    in use: Refuse
@@ -65,6 +65,9 @@ pub enum Reach {
 pub enum State {
     Running,
     Stopped,
+    /// It runs, and nothing says that it was proven since it was started: whoever started it died on
+    /// the way, or was not us. Never used as it is.
+    Unproven,
 }
 
 /// The mounts of a container against the wanted ones: sources, targets, modes.
@@ -136,7 +139,7 @@ pub enum Reuse {
     Create,
     /// It runs and is as wanted.
     Keep,
-    /// It is as wanted, but stopped.
+    /// It is as wanted, but stopped, or unproven: start it (again) and prove it.
     Start,
     /// It is not as wanted, but in use: go on with it and tell the user.
     KeepStale(Stale),
@@ -176,6 +179,8 @@ pub enum Difference {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cold {
     Stopped,
+    /// Nobody works in what nobody has proven.
+    Unproven,
     Idle(Duration),
     /// No call is in flight, and none could be made.
     OutOfReach,
@@ -216,7 +221,7 @@ pub fn decide(seen: &Seen, wanted: &Wanted, now: Timestamp) -> Reuse {
         Some(_) => {
             return match container.state {
                 State::Running => Reuse::Keep,
-                State::Stopped => Reuse::Start,
+                State::Stopped | State::Unproven => Reuse::Start,
             };
         }
     };
@@ -246,6 +251,9 @@ fn cold(
 ) -> Option<Cold> {
     match (container.state, activity) {
         (State::Stopped, Activity::InUse | Activity::Quiet) => Some(Cold::Stopped),
+        // A call that was there before holds on to it.
+        (State::Unproven, Activity::InUse) if container.reach == Reach::Lost => None,
+        (State::Unproven, Activity::InUse | Activity::Quiet) => Some(Cold::Unproven),
         (State::Running, Activity::InUse) => None,
         (State::Running, Activity::Quiet)
             if matches!(container.reach, Reach::OtherProtocol | Reach::Lost) =>
@@ -313,6 +321,7 @@ impl fmt::Display for ReplaceReason {
         })?;
         match self.cold {
             Cold::Stopped => f.write_str(" and it is stopped"),
+            Cold::Unproven => f.write_str(" and nothing proves what runs there"),
             Cold::Idle(idle) => write!(f, " and it has been idle for {} s", idle.as_secs()),
             Cold::OutOfReach => f.write_str(" and no call could be made in it any more"),
         }

@@ -10,10 +10,10 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clawpen_os::beneath;
+use clawpen_os::beneath::{self, Open, Root, Stat};
 use clawpen_os::capabilities;
 use clawpen_os::events;
 use clawpen_os::landlock;
@@ -23,7 +23,8 @@ use clawpen_os::spawn::Session;
 use clawpen_wire::pen::{LandlockAccess, LandlockPlan, ServePlan};
 use clawpen_wire::supervisor::codec::{Cap, Reader, Wire as _};
 use clawpen_wire::supervisor::{
-    ErrorCode, FactsReport, Failed, Interface, LandlockFact, NamespaceFact, ProcessFacts, limits,
+    ErrorCode, FactsReport, Failed, FileIdentity, Identified, Identify, Interface, LandlockFact,
+    NamespaceFact, ProcessFacts, limits,
 };
 
 use crate::confine::{Executable, Prepared};
@@ -158,6 +159,19 @@ impl View {
             hostname,
         })
     }
+}
+
+/// Which files stand at some places. What the engine was asked to mount was a name, and whoever can
+/// write beside the source may have swapped it: only the file itself tells.
+pub(crate) fn identify(asked: &Identify) -> Identified {
+    let look = |place: &PathBuf| -> io::Result<FileIdentity> {
+        let root = beneath::open_root(Path::new("/"))?;
+        let opened = beneath::open(Root::resolved(root.as_fd()), place, Open::Handle)?;
+        let Stat { mount, device, inode, .. } = beneath::stat(opened.as_fd())?;
+        Ok(FileIdentity { mount: mount.unwrap_or_default(), device, inode })
+    };
+    // What cannot be looked at is no proof, and the host takes it for none.
+    Identified { files: asked.places.iter().map(|place| look(place).ok()).collect() }
 }
 
 fn look_at_self() -> ProcessFacts {

@@ -31,7 +31,7 @@ mod root;
 pub(crate) fn become_process_1(
     plan: MakePlan,
     serve: ServePlan,
-    listener: OwnedFd,
+    socket: OwnedFd,
     trees: VecDeque<Mount>,
     report: &Report,
 ) -> Result<(), Failure> {
@@ -82,9 +82,7 @@ pub(crate) fn become_process_1(
     // Changing ids has closed us to observers. The host has not looked yet, and nothing that could
     // misuse an open process 1 runs before it has: `Seal` closes it again.
     process::set_dumpable(Dumpable::Yes).step("stay observable")?;
-    // The host bound the socket; from here on it sees us as the one behind it.
-    sockets::listen_again(listener.as_fd()).step("listen")?;
-    serve_in_place(serve, listener, Some(report))
+    serve_in_place(serve, socket, Some(report))
 }
 
 /// Process 1 of a container that someone else made, started as its user.
@@ -131,12 +129,12 @@ pub(crate) fn serve_container(spec: &Path, directory: &Path) -> Result<(), Failu
 /// The common rest: nothing here needs any power.
 fn serve_in_place(
     plan: ServePlan,
-    listener: OwnedFd,
+    socket: OwnedFd,
     report: Option<&Report>,
 ) -> Result<(), Failure> {
     process::set_umask(plan.umask & 0o777);
     let confinement = Confinement::prepare(&plan)?;
-    let server = serve::Server::new(plan, confinement, listener)?;
+    let server = serve::Server::new(plan, confinement, socket)?;
     if let Some(report) = report {
         report.ready()?;
     }

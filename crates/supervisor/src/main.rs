@@ -4,6 +4,7 @@
 //! make      descriptor 3: orders come from there, reports go there
 //!             clones into new namespaces, waits for the pen spec, hands over what only the host can open, ends
 //!             └► the clone becomes process 1: builds the root, gives its power up, serves
+//! zygote    descriptor 3: a socket comes from there for each maker that is wanted; forks one for it
 //! serve     SPEC DIRECTORY: process 1 of a container that someone else made; binds DIRECTORY/s, serves
 //! ```
 //!
@@ -24,6 +25,7 @@ mod report;
 mod serve;
 mod sha256;
 mod shim;
+mod zygote;
 
 use std::io::Write as _;
 use std::path::Path;
@@ -36,13 +38,14 @@ fn main() -> ExitCode {
     let words: Vec<&Path> = arguments.iter().map(Path::new).collect();
     let outcome = match words.as_slice() {
         [mode] if mode.as_os_str() == "make" => make::run(),
+        [mode] if mode.as_os_str() == "zygote" => zygote::run(),
         [mode, spec, directory] if mode.as_os_str() == "serve" => {
             init::serve_container(spec, directory).inspect_err(|failure| {
                 // A container that goes with its first process takes its log along.
                 let _ = std::fs::write(directory.join("failure"), failure.to_string());
             })
         }
-        _ => Err(Failure::new("cannot tell what to do: say make or serve SPEC DIRECTORY")),
+        _ => Err(Failure::new("cannot tell what to do: say make, zygote or serve SPEC DIRECTORY")),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

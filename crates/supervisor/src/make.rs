@@ -9,7 +9,7 @@
 //!   clone into new namespaces ──────────►   waits: it has no ids yet and may make nothing
 //!   waits for the pen spec
 //!   id maps, control groups
-//!   S: spec and listening socket ───────►   keeps them
+//!   S: spec and socket ─────────────────►   keeps them
 //!   T: host mounts as descriptors ──────►   keeps them in the order of the spec
 //!   reports its number
 //!   G: go ──────────────────────────────►   builds, gives up its power, reports ready
@@ -47,24 +47,29 @@ const HELPERS: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
 
 pub(crate) fn run() -> Result<(), Failure> {
     let report = Report::new(process::inherited(3).step("take descriptor 3")?);
+    close_strangers().inspect_err(|failure| report.failed(failure))?;
+    make_for(&report)
+}
+
+/// The maker's life, with nothing open but `report` and what every process has.
+pub(crate) fn make_for(report: &Report) -> Result<(), Failure> {
     // In the clone this is process 1's whole life; both report here, so each failure is told once.
-    make(&report).inspect_err(|failure| report.failed(failure))
+    make(report).inspect_err(|failure| report.failed(failure))
 }
 
 fn make(report: &Report) -> Result<(), Failure> {
-    close_strangers()?;
     let (ours, theirs) = sockets::pair(sockets::Kind::Messages).step("make a socket pair")?;
     let forked = process::clone3(namespaces(), None);
     match forked.step("clone into new namespaces")? {
         Forked::Child => {
             drop(ours);
-            let Some(Handed { mut spec, listener, trees }) = receive(theirs.as_fd())? else {
+            let Some(Handed { mut spec, socket, trees }) = receive(theirs.as_fd())? else {
                 return Ok(());
             };
             drop(theirs);
             faults::spoil(&mut spec);
             let PenSpec { make, serve } = spec;
-            init::become_process_1(*make.ok_or_else(no_plan)?, serve, listener, trees, report)
+            init::become_process_1(*make.ok_or_else(no_plan)?, serve, socket, trees, report)
         }
         Forked::Parent(child) => {
             drop(theirs);
@@ -141,13 +146,15 @@ fn namespaces() -> Namespaces {
 
 /// Waits for the engine's order and does what only the host's side can.
 fn hand_over(child: &Child, to: BorrowedFd<'_>, report: &Report) -> Result<(), Failure> {
-    let Some([spec, listener]) = report.order()? else {
+    let Some([spec, socket]) = report.order()? else {
         // A maker that was kept ready and never needed.
         let _ = child.signal(Signal::KILL);
         return Ok(());
     };
-    let order = [spec.as_fd(), listener.as_fd()];
+    let order = [spec.as_fd(), socket.as_fd()];
     sockets::send(to, b"S", &order).step("hand the pen spec over")?;
+    // Ours would keep the engine from seeing that process 1 has closed it.
+    drop(socket);
     let mut spec = read_spec(File::from(spec))?;
     let plan = spec.make.as_ref().ok_or_else(no_plan)?;
     if plan.namespaces != pen::Namespaces::ALL {
@@ -183,7 +190,7 @@ fn hand_over(child: &Child, to: BorrowedFd<'_>, report: &Report) -> Result<(), F
 /// What the clone gets before the go.
 struct Handed {
     spec: PenSpec,
-    listener: OwnedFd,
+    socket: OwnedFd,
     trees: VecDeque<Mount>,
 }
 
@@ -197,15 +204,15 @@ fn receive(from: BorrowedFd<'_>) -> Result<Option<Handed>, Failure> {
             .step("wait for the maker")?;
         match (message.bytes, kind) {
             (1, [b'S']) => {
-                let [spec, listener] = <[OwnedFd; 2]>::try_from(message.descriptors)
+                let [spec, socket] = <[OwnedFd; 2]>::try_from(message.descriptors)
                     .map_err(|_others| Failure::new("the maker handed no pen spec over"))?;
-                order = Some((read_spec(File::from(spec))?, listener));
+                order = Some((read_spec(File::from(spec))?, socket));
             }
             (1, [b'T']) => trees.extend(message.descriptors.into_iter().map(Mount::from_fd)),
             (1, [b'G']) => {
-                let (spec, listener) =
+                let (spec, socket) =
                     order.ok_or_else(|| Failure::new("the maker handed no pen spec over"))?;
-                return Ok(Some(Handed { spec, listener, trees }));
+                return Ok(Some(Handed { spec, socket, trees }));
             }
             _ if order.is_none() => return Ok(None),
             _ => return Err(Failure::new("the maker ended before the pen could be built")),

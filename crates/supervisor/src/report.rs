@@ -1,9 +1,10 @@
 //! What the engine orders, and what the maker and process 1 tell it before the first frame, on descriptor 3.
 //!
 //! ```text
-//! P                  make this: the pen spec and the listening socket come along   to the maker
+//! P                  make this: the pen spec comes along, and a socket: one that listens, or the only
+//!                    connection that the pen will ever have                        to the maker
 //! M <pid, 4 bytes>   process 1 exists; its pidfd comes along         from the maker
-//! R                  the pen is built and listens                    from process 1
+//! R                  the pen is built and serves                     from process 1
 //! F <text>           it cannot be built: what failed, and why        from either
 //! ```
 //!

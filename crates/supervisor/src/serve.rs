@@ -55,7 +55,8 @@ pub(crate) struct Server {
     files: Files,
     epoll: Epoll,
     signals: SignalFd,
-    listener: OwnedFd,
+    /// `None` for a pen that was given its only connection.
+    listener: Option<OwnedFd>,
     connections: BTreeMap<ConnectionId, Connection>,
     commands: BTreeMap<ProcessId, Command>,
     starts: VecDeque<(ProcessId, Prepared)>,
@@ -82,28 +83,25 @@ impl Server {
     pub(crate) fn new(
         plan: ServePlan,
         confinement: Confinement,
-        listener: OwnedFd,
+        socket: OwnedFd,
     ) -> Result<Self, Failure> {
         events::ignore_broken_pipes().step("ignore broken pipes")?;
         let signals = SignalFd::new(&[Signal::CHLD, Signal::TERM, Signal::INT, Signal::HUP])
             .step("take signals as a descriptor")?;
         let epoll = Epoll::new().step("make an epoll set")?;
-        events::set_nonblocking(listener.as_fd()).step("make the listener non-blocking")?;
-        // The socket may be inherited: whoever connects must see this process at the other end.
-        sockets::listen_again(listener.as_fd()).step("listen")?;
         epoll
-            .add(listener.as_fd(), Token::Listener.number(), Interest::Read)
-            .and_then(|()| epoll.add(signals.as_fd(), Token::Signals.number(), Interest::Read))
-            .step("wait on the listener and signals")?;
+            .add(signals.as_fd(), Token::Signals.number(), Interest::Read)
+            .step("wait on signals")?;
         let files = Files::open(&plan)?;
         let nobody_came = Some(Instant::now() + FIRST_CONNECTION);
-        Ok(Self {
+        let lifetime = plan.lifetime;
+        let mut server = Self {
             plan,
             confinement,
             files,
             epoll,
             signals,
-            listener,
+            listener: None,
             connections: BTreeMap::new(),
             commands: BTreeMap::new(),
             starts: VecDeque::new(),
@@ -118,7 +116,26 @@ impl Server {
             sealed: false,
             over: false,
             buffer: vec![0; PIECE],
-        })
+        };
+        match (sockets::is_listening(socket.as_fd()).step("ask what our socket is")?, lifetime) {
+            (true, _) => server.listen(socket)?,
+            (false, Lifetime::UntilDisconnect) => server.admit(socket),
+            (false, Lifetime::Persistent) => {
+                return Err(Failure::new("a pen that is to stay needs a socket that listens"));
+            }
+        }
+        Ok(server)
+    }
+
+    fn listen(&mut self, listener: OwnedFd) -> Result<(), Failure> {
+        events::set_nonblocking(listener.as_fd()).step("make the listener non-blocking")?;
+        // The socket may be inherited: whoever connects must see this process at the other end.
+        sockets::listen_again(listener.as_fd()).step("listen")?;
+        self.epoll
+            .add(listener.as_fd(), Token::Listener.number(), Interest::Read)
+            .step("wait on the listener")?;
+        self.listener = Some(listener);
+        Ok(())
     }
 
     /// What a shim needs; everything else is dropped, and with it every descriptor of process 1.
@@ -140,7 +157,10 @@ pub(crate) fn run(mut server: Server) -> Result<(), Failure> {
             // Sending has made room, and with it requests were taken up that had waited.
             continue;
         }
-        if server.wants_standby() {
+        // The answers are out; nobody waits for this.
+        server.look_at_standby();
+        let is_paused = |until: Instant| until > Instant::now();
+        if server.wants_standby() && !server.ahead.paused_until().is_some_and(is_paused) {
             server = standby::stand_by(server);
         }
         server.epoll.wait(&mut happened, server.patience()).step("wait for something to do")?;
@@ -173,25 +193,32 @@ impl Server {
     }
 
     fn accept(&mut self) {
-        while let Ok(Some(socket)) = sockets::accept(self.listener.as_fd()) {
-            // Only a process outside this pid namespace has no number here. Whoever has one is the
-            // workload, which could otherwise ask us to do what it may not.
-            let from_outside = sockets::peer(socket.as_fd()).is_ok_and(|peer| peer.pid == 0);
-            let from_outside = from_outside || faults::is_off("pid-namespace");
-            if !from_outside || self.connections.len() >= CONNECTIONS {
-                continue;
-            }
-            if events::set_nonblocking(socket.as_fd()).is_err() {
-                continue;
-            }
-            let id = self.next_connection;
-            self.next_connection += 1;
-            self.first.get_or_insert(id);
-            self.nobody_came = None;
-            let mut connection = Connection::new(Watched::new(socket, Token::Connection(id)));
-            if connection.watch(&self.epoll).is_ok() {
-                self.connections.insert(id, connection);
-            }
+        while let Some(listener) = &self.listener
+            && let Ok(Some(socket)) = sockets::accept(listener.as_fd())
+        {
+            self.admit(socket);
+        }
+    }
+
+    /// Takes a connection up, if it may be one.
+    fn admit(&mut self, socket: OwnedFd) {
+        // Only a process outside this pid namespace has no number here. Whoever has one is the
+        // workload, which could otherwise ask us to do what it may not.
+        let from_outside = sockets::peer(socket.as_fd()).is_ok_and(|peer| peer.pid == 0);
+        let from_outside = from_outside || faults::is_off("pid-namespace");
+        if !from_outside || self.connections.len() >= CONNECTIONS {
+            return;
+        }
+        if events::set_nonblocking(socket.as_fd()).is_err() {
+            return;
+        }
+        let id = self.next_connection;
+        self.next_connection += 1;
+        self.first.get_or_insert(id);
+        self.nobody_came = None;
+        let mut connection = Connection::new(Watched::new(socket, Token::Connection(id)));
+        if connection.watch(&self.epoll).is_ok() {
+            self.connections.insert(id, connection);
         }
     }
 
@@ -210,6 +237,7 @@ impl Server {
     fn reap(&mut self) {
         let mut ended = Vec::new();
         reap::reap(|pid| ended.push(pid));
+        self.ahead.unseen |= !ended.is_empty();
         for &pid in &ended {
             self.ahead.has_ended(pid);
             let id = self
@@ -273,7 +301,8 @@ impl Server {
             return Some(Duration::ZERO);
         }
         let due = self.commands.values().filter_map(|command| command.due).map(|(when, _)| when);
-        let next = due.chain(self.nobody_came).min()?;
+        let standby = self.ahead.paused_until().filter(|_| self.wants_standby());
+        let next = due.chain(self.nobody_came).chain(standby).min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
 

@@ -6,16 +6,20 @@
 //! process 1 relies on it for nothing but the report. If it goes missing, its orphans become children of
 //! process 1, which kills them.
 //!
-//! One stands by ahead of time, because what is dear (the fork, the filter) does not depend on the command:
+//! One stands by ahead of time, because what is dear (the fork, the filter) does not depend on the command. One
+//! whose command has left nothing behind stands by for the next:
 //!
 //! ```text
-//! standing by ◄─┐           any number of times: an observer is forked, looks at itself and ends
-//!      │ observe ┘
-//!      ▼ order               (orders.rs; one that was made for its command starts here)
-//! started <pid> + pidfd     the command runs
-//! failed <step> <errno>     it does not; nothing was started
-//! ended <how> <usage>       the first process has ended and the tree is gone, or not quite
+//! standing by ◄─┬──────┐    any number of times: an observer is forked, looks at itself and ends
+//!      │ observe ┘      │
+//!      ▼ order          │    (orders.rs; one that was made for its command starts here)
+//! started <pid> + pidfd │   the command runs
+//! failed <step> <errno> │   it does not; nothing was started, and the shim ends
+//! ended <how> <usage> ──┘   the first process has ended and the tree is gone; if not quite, the shim ends
 //! ```
+//!
+//! Nothing of a command stays in its shim: its descriptors are closed, its processes are reaped, its usage was
+//! told. What commands can do to a shim from outside is the same whether it has served or not (`serve/standby.rs`).
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -33,6 +37,8 @@ use crate::confine::{Confinement, Executable, Prepared};
 use crate::facts::{self, Probe};
 
 pub(crate) mod orders;
+
+use orders::Orders;
 
 /// How long the shim tries to end what the command left; process 1 takes over after it.
 const TREE_LIMIT: Duration = Duration::from_secs(5);
@@ -84,20 +90,36 @@ fn live(task: Task, confinement: &Confinement, status: BorrowedFd<'_>) -> io::Re
         // Without its confinement nothing starts, ever.
         return fail(status, &SpawnError { step: Step::Seccomp, cause: error });
     }
-    let prepared = match task {
-        Task::Run(prepared) => *prepared,
-        Task::StandBy => loop {
-            match orders::take(status)? {
-                Some(prepared) => match prepared.program {
-                    Executable::Places(_) => break prepared,
-                    Executable::Observer(probe) => observe(&prepared, confinement, probe),
-                },
+    let mut orders = Orders::new(status);
+    let mut next = match task {
+        Task::Run(prepared) => Some(*prepared),
+        Task::StandBy => None,
+    };
+    loop {
+        let prepared = match next.take() {
+            Some(prepared) => prepared,
+            None => match stand_by(&mut orders, confinement)? {
+                Some(prepared) => prepared,
                 // Process 1 has no use for it any more.
                 None => return Ok(()),
-            }
-        },
-    };
-    watch(prepared, confinement, status)
+            },
+        };
+        match watch(prepared, confinement, status)? {
+            Left::Nothing => {}
+            Left::Something => return Ok(()),
+        }
+    }
+}
+
+/// Waits for a command; `None` if there will be none.
+fn stand_by(orders: &mut Orders<'_>, confinement: &Confinement) -> io::Result<Option<Prepared>> {
+    while let Some(prepared) = orders.take()? {
+        match prepared.program {
+            Executable::Places(_) => return Ok(Some(prepared)),
+            Executable::Observer(probe) => observe(&prepared, confinement, probe),
+        }
+    }
+    Ok(None)
 }
 
 /// Forks a process that is held by all that a command is held by, and looks at itself. Its report goes to
@@ -120,13 +142,18 @@ fn fail(status: BorrowedFd<'_>, SpawnError { step, cause }: &SpawnError) -> io::
     sockets::send(status, &message, &[]).map(drop)
 }
 
-fn watch(prepared: Prepared, confinement: &Confinement, status: BorrowedFd<'_>) -> io::Result<()> {
+/// Runs one command to its end. Says what is left of it, or [`Left::Something`] if it could not be started.
+fn watch(
+    prepared: Prepared,
+    confinement: &Confinement,
+    status: BorrowedFd<'_>,
+) -> io::Result<Left> {
     let started = confinement.plan(&prepared).spawn();
     // The command's ends of its pipes: while we held one, no reader would see its end.
     drop(prepared);
     let child = match started {
         Ok(child) => child,
-        Err(error) => return fail(status, &error),
+        Err(error) => return fail(status, &error).map(|()| Left::Something),
     };
     let mut message = vec![b's'];
     message.extend_from_slice(&child.pid().get().to_le_bytes());
@@ -134,7 +161,7 @@ fn watch(prepared: Prepared, confinement: &Confinement, status: BorrowedFd<'_>) 
         // Nobody could signal it. The kernel refuses when too many descriptors of this user are on their
         // way, which may be the doing of others.
         let _ = child.signal(Signal::KILL);
-        return fail(status, &SpawnError { step: Step::Clone, cause });
+        return fail(status, &SpawnError { step: Step::Clone, cause }).map(|()| Left::Something);
     }
 
     let mut total = Total::default();
@@ -143,7 +170,8 @@ fn watch(prepared: Prepared, confinement: &Confinement, status: BorrowedFd<'_>) 
     let is_gone = matches!(process::reap_any()?, Reaped::NoChildren)
         || tree::kill_descendants(TREE_LIMIT, &mut |ended| total.add(&ended.usage)).is_ok();
     let left = if is_gone { Left::Nothing } else { Left::Something };
-    sockets::send(status, &total.message(main, left), &[]).map(drop)
+    sockets::send(status, &total.message(main, left), &[])?;
+    Ok(left)
 }
 
 fn wait_for(main: Pid, total: &mut Total) -> io::Result<ExitStatus> {

@@ -47,7 +47,7 @@ pub struct Call {
     pub scope: Option<String>,
     pub door: String,
     pub tool: String,
-    /// `allowed`, `refused`, `approved`, `denied` or `failed`.
+    /// `allowed`, `refused`, `asked`, `approved`, `denied` or `failed`.
     pub verdict: String,
     /// `exit 0`, `signal 9`, `timed out` or `lost`; absent if nothing ran.
     pub ending: Option<String>,
@@ -78,6 +78,9 @@ pub struct Verification {
     /// `proven`, `dropped` or `missing`; absent if no head was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub given_head: Option<String>,
+    /// The public key's file whose signature the given export carries; absent if none was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signed_by: Option<String>,
 }
 
 /// A place where the chain is not whole.
@@ -94,6 +97,9 @@ pub struct Done {
     /// Where the export is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// Where the signature of it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
     /// How many were exported, or dropped.
     pub records: u64,
     pub head: Head,
@@ -157,11 +163,12 @@ mod tests {
             breaks: vec![Break { seq: 1, kind: "gap".to_owned(), text: "words".to_owned() }],
             clock_went_back: 0,
             given_head: Some("missing".to_owned()),
+            signed_by: None,
         };
         let format = FORMAT.to_owned();
         let start = ExportStart { format: format.clone() };
         let end = ExportEnd { format, records: 1, base: head(), head: head() };
-        let done = Done { file: Some("f".to_owned()), records: 1, head: head() };
+        let done = Done { file: Some("f".to_owned()), signature: None, records: 1, head: head() };
         let lines = [
             json(&List { records: vec![record, retention], head: head() }),
             json(&verification),

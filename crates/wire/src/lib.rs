@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "json")]
+pub mod approvals;
+#[cfg(feature = "json")]
 pub mod audit;
 #[cfg(feature = "json")]
 pub mod explain;

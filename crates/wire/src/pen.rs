@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use crate::supervisor::codec::{
     self, Cap, DecodeError, EncodeError, Reader, Wire as _, choice, record,
 };
-use crate::supervisor::{EnvVar, VERSION, limits};
+use crate::supervisor::{EnvVar, limits};
 
 record! {
     /// The whole plan.
@@ -444,6 +444,9 @@ impl Default for ServeCaps {
     }
 }
 
+/// The shape of the spec. It goes up when the spec changes, whatever the protocol does.
+pub const SPEC_VERSION: u16 = 1;
+
 /// Opens every encoded spec.
 const MAGIC: [u8; 8] = *b"clawpen\0";
 
@@ -452,7 +455,7 @@ impl PenSpec {
     pub fn to_bytes(&self) -> Result<Vec<u8>, EncodeError> {
         let mut out = Vec::with_capacity(16 * 1024);
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&SPEC_VERSION.to_le_bytes());
         self.put(&mut out, Cap::NONE)?;
         if out.len() > limits::PEN_SPEC {
             return Err(EncodeError::TooLong { length: out.len(), cap: limits::PEN_SPEC });
@@ -469,8 +472,8 @@ impl PenSpec {
         let mut input = Reader::new(bytes);
         let opening = input.array::<8>()?;
         let version = u16::from_le_bytes(input.array()?);
-        if opening != MAGIC || version != VERSION {
-            return Err(DecodeError::WrongSpec { expected: VERSION });
+        if opening != MAGIC || version != SPEC_VERSION {
+            return Err(DecodeError::WrongSpec { expected: SPEC_VERSION });
         }
         codec::decode(input.rest())
     }

@@ -8,6 +8,7 @@
 //! ```text
 //! Hello ► Welcome                      first, once; until then nothing else is answered
 //! Facts ► FactsReport                  before and after Seal
+//! Identify ► Identified                the same
 //! Seal ► Done                          from here on Exec and file calls are accepted
 //!
 //! Exec ► Started ► Output* ► Exited    foreground; Stdin, StdinEof, Resize, Signal, Credit go the other way
@@ -51,7 +52,10 @@ pub use exec::{
     ProcessEntry, ProcessId, ProcessList, ProcessState, Reach, Signal, Started, StderrMode,
     StdinMode, Stream, TtySize, Usage,
 };
-pub use facts::{FactsReport, Interface, LandlockFact, NamespaceFact, ProcessFacts};
+pub use facts::{
+    FactsReport, FileIdentity, Identified, Identify, Interface, LandlockFact, NamespaceFact,
+    ProcessFacts,
+};
 pub use files::{
     Copy, Depth, Digest, Entries, Entry, FileKind, Hash, Links, List, Listing, Metadata, Mkdir,
     OnExisting, Parents, Place, Read, Remove, Rename, Stat, StatResult, WriteMode, WriteOpen,
@@ -61,9 +65,11 @@ pub use message::{Event, Request};
 pub use session::{ErrorCode, Failed, Hello, Welcome};
 
 /// The protocol that this build speaks.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// The oldest protocol that this build still speaks, on both sides.
 pub const OLDEST_VERSION: u16 = 1;
+/// The oldest protocol with [`Request::Identify`]. Who cannot do without it speaks none before.
+pub const IDENTIFY_VERSION: u16 = 2;
 /// The connection's own channel.
 pub const CONTROL: u32 = 0;
 

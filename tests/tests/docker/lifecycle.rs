@@ -1,77 +1,14 @@
 //! Containers that outlive the process that made them, through the real binary.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::Result;
-use clawpen_tests::docker::{BASE, Place};
-use clawpen_tests::home::{Home, Run};
+use clawpen_tests::docker::BASE;
+use clawpen_tests::home::Run;
 use serde_json::{Value, json};
 
 use crate::container::docker;
-
-/// A home whose containers no other test can have, on the engine at hand.
-pub(crate) struct Yard {
-    pub(crate) home: Home,
-    pub(crate) place: Place,
-    pub(crate) prefix: String,
-}
-
-impl Yard {
-    pub(crate) fn new(docker: &str) -> Result<Option<Self>> {
-        let Some(place) = Place::new()? else { return Ok(None) };
-        let name = place.path("").display().to_string();
-        let unique: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-        let prefix = format!("clawpen-test-{unique}-");
-        let home = Home::with_config(&format!(
-            "{{agents: {{defaults: {{sandbox: {{backend: 'docker', docker: {{image: '{BASE}', \
-             containerPrefix: '{prefix}', {docker}}}}}}}}}}}"
-        ));
-        Ok(Some(Self { home, place, prefix }))
-    }
-
-    pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = self.home.command(args);
-        command.env("DOCKER_HOST", format!("unix://{}", self.place.socket.display()));
-        command.stdin(Stdio::null());
-        command
-    }
-
-    pub(crate) fn run(&self, args: &[&str]) -> Run {
-        Run::of(&mut self.command(args))
-    }
-
-    #[track_caller]
-    pub(crate) fn sh(&self, script: &str) -> String {
-        let run = self.run(&["exec", "--", "sh", "-c", script]);
-        assert_eq!(run.code, Some(0), "{script}: {}", run.stderr);
-        run.stdout
-    }
-
-    pub(crate) fn name(&self) -> String {
-        format!("{}agent-main-f331f052", self.prefix)
-    }
-
-    pub(crate) fn rows(&self) -> Vec<Value> {
-        let run = self.run(&["sandbox", "list", "--json"]);
-        run.json()["containers"].as_array().cloned().unwrap_or_default()
-    }
-
-    /// The engine's own word about our containers.
-    pub(crate) fn containers(&self) -> Result<Vec<String>> {
-        let filter = format!("name={}", self.prefix);
-        let args = ["ps", "--all", "--no-trunc", "--filter", &filter, "--format", "{{.ID}}"];
-        let listed = docker(&self.place, &args).output()?;
-        Ok(String::from_utf8(listed.stdout)?.lines().map(str::to_owned).collect())
-    }
-}
-
-impl Drop for Yard {
-    fn drop(&mut self) {
-        for id in self.containers().unwrap_or_default() {
-            drop(docker(&self.place, &["rm", "--force", &id]).output());
-        }
-    }
-}
+use crate::yard::Yard;
 
 #[test]
 fn a_container_is_found_again_and_started_when_it_stopped() -> Result<()> {
@@ -119,13 +56,13 @@ fn a_missing_image_that_is_none_of_ours_is_not_made() -> Result<()> {
 }
 
 #[test]
-fn two_first_calls_at_once_share_one_container_115252() -> Result<()> {
+fn fifty_first_calls_at_once_share_one_container_115252() -> Result<()> {
     let Some(yard) = Yard::new("")? else { return Ok(()) };
     let start = |_| {
         let mut command = yard.command(&["exec", "--", "readlink", "/proc/self/ns/pid"]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
     };
-    let calls: Vec<_> = (0..4).map(start).collect::<std::io::Result<_>>()?;
+    let calls: Vec<_> = (0..50).map(start).collect::<std::io::Result<_>>()?;
     let mut seen = Vec::new();
     for call in calls {
         let output = call.wait_with_output()?;

@@ -1,15 +1,24 @@
 //! The Docker backend against real engines. [`container`] is about what the engine makes of a spec,
-//! with stand-ins for the supervisor; [`pen`] is about what a command finds, with the real one;
-//! [`podman`] is the same on another engine, [`images`] makes what
-//! containers start from, [`tls`] is the way there by a port; [`ours`] is about what may be touched there,
-//! [`trust`] about whom we believe.
+//! with stand-ins for the supervisor; [`pen`] is about what a command finds, with the real one; [`keys`]
+//! goes through the config's keys. [`lifecycle`] and [`healing`] run the real binary; the second does
+//! harm to an [`engine`] of its own. [`people`] are ordinary users, [`podman`] is another engine,
+//! [`images`] makes what containers start from, [`swaps`] changes sources while they are mounted, [`tls`] is the way there by a port;
+//! [`ours`] is about what may be touched there, [`trust`] about whom we believe.
 
 mod container;
+mod engine;
 mod fake;
+mod healing;
 mod images;
+mod keys;
 mod lifecycle;
+mod many;
 mod ours;
 mod pen;
+mod people;
 mod podman;
+mod relay;
+mod swaps;
 mod tls;
 mod trust;
+mod yard;

@@ -8,7 +8,7 @@ use clawpen_tests::home::Run;
 
 use crate::container::docker;
 use crate::fake::{Fake, address, empty};
-use crate::lifecycle::Yard;
+use crate::yard::Yard;
 
 fn said(yard: &Yard, args: &[&str]) -> Result<String> {
     let output = docker(&yard.place, args).output()?;

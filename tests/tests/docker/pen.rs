@@ -121,6 +121,52 @@ fn an_images_user_is_found_by_name() -> Result<()> {
 }
 
 #[test]
+fn a_container_that_stopped_comes_back_as_the_same_user() -> Result<()> {
+    for (user, ids) in [("games:audio", "5\n29\n"), ("games", "5\n60\n"), ("5", "5\n60\n")] {
+        let Some(place) = Place::new()? else { return Ok(()) };
+        let backend = place.backend(supervisor_image::IMAGE)?;
+        let spec = place.spec(&format!("{{user: '{user}'}}"))?;
+        let mut pen = Pen::start(&backend, &spec, Lifetime::Persistent)?;
+        assert_eq!(sh(&mut pen, "id -u; id -g")?, ids, "{user}");
+        drop(pen);
+        docker(&place, &["stop", "--time", "0", &place.name()?]).output()?;
+        let mut pen = Pen::restart(&backend, &place.name()?, &spec)?.context("it is ours")?;
+        assert_eq!(sh(&mut pen, "id -u; id -g")?, ids, "{user}");
+        drop(pen);
+        docker(&place, &["rm", "--force", &place.name()?]).output()?;
+    }
+    Ok(())
+}
+
+/// The engine looks a name up at every start, in files that the command may have written.
+#[test]
+fn a_command_that_writes_the_list_of_users_is_nobody_else_after_a_restart() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    let backend = place.backend(supervisor_image::IMAGE)?;
+    // As in an image whose list can be written: the file is another one when the container returns.
+    let spec = place.spec("{user: 'games', readOnlyRoot: false}")?;
+    let mut pen = Pen::start(&backend, &spec, Lifetime::Persistent)?;
+    assert_eq!(sh(&mut pen, "id -u")?, "5\n");
+    drop(pen);
+    let name = place.name()?;
+    docker(&place, &["stop", "--time", "0", &name]).output()?;
+    let list = place.path("passwd");
+    fs::write(&list, "games:x:0:0::/:/bin/sh\n")?;
+    let to = format!("{name}:/etc/passwd");
+    let list = list.to_str().context("text")?;
+    // A stopped container's files are reached only with all that is mounted in it.
+    let run = fs::read_dir(place.path("home/run"))?.next().context("its place")??;
+    fs::create_dir_all(run.path().join("inside"))?;
+    let copied = docker(&place, &["cp", list, &to]).output()?;
+    assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+    let refused = Pen::restart(&backend, &name, &spec).map(|_| ()).unwrap_err();
+    let said = refused.cause.to_string();
+    assert!(said.contains("0:0") && said.contains("5:60"), "{said}");
+    docker(&place, &["rm", "--force", &name]).output()?;
+    Ok(())
+}
+
+#[test]
 fn only_the_workspace_and_memory_can_be_written() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
     let mut pen = start(&place, "{}")?;
@@ -171,6 +217,23 @@ fn files_go_in_and_out() -> Result<()> {
     assert!(outside.is_err());
     let escaping = channel.read(below("../etc/passwd"), 0, 10, &mut Vec::new());
     assert!(escaping.is_err());
+    Ok(())
+}
+
+#[test]
+fn a_single_file_can_be_bound() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    let file = place.path("workspace/one");
+    fs::write(&file, "one\n")?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666))?;
+    let mut pen = start(&place, &format!("{{binds: ['{}:/file:rw']}}", file.display()))?;
+    assert_eq!(sh(&mut pen, "cat /file; echo two >> /file")?, "one\n");
+    let mut read = Vec::new();
+    pen.channel()?.read(In::InPen("/file".into()), 0, 100, &mut read)?;
+    assert_eq!(read, b"one\ntwo\n");
+    let written =
+        pen.channel()?.write(In::InPen("/file".into()), WriteOptions::default(), &mut &b"new"[..]);
+    assert_eq!(written.unwrap_err().to_string(), "`/file` can only be read");
     Ok(())
 }
 

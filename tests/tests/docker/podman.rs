@@ -1,8 +1,10 @@
 //! The same on Podman, through the socket that it keeps for Docker's clients.
 
 use std::os::unix::fs::MetadataExt as _;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clawpen_engine::backend::docker::Pen;
 use clawpen_engine::channel::WriteOptions;
 use clawpen_engine::supervisor_image;
@@ -37,6 +39,35 @@ fn a_container_of_podman_is_made_proven_used_and_removed() -> Result<()> {
     let made = std::fs::metadata(place.path("workspace/note"))?;
     assert_eq!((made.uid(), made.gid(), made.mode() & 0o777), (1000, 1000, 0o644));
     pen.remove()?;
+    assert_eq!(left_over(&place)?, "");
+    Ok(())
+}
+
+/// Limits that no config sets are those of whoever made the container.
+#[test]
+fn a_container_of_podman_comes_back_for_somebody_with_other_limits() -> Result<()> {
+    let Some(place) = Place::of_podman()? else { return Ok(()) };
+    place.owned_by(1000, 1000)?;
+    let backend = place.backend(supervisor_image::IMAGE)?;
+    let spec = place.spec("{}")?;
+    let mut pen = Pen::start(&backend, &spec, Lifetime::Persistent)?;
+    let limit = sh(&mut pen, "ulimit -Hn")?;
+    drop(pen);
+    let Some(container) = backend.open(&place.name()?)? else { panic!("it stays") };
+    let id = container.id().to_owned();
+    let first_process = container.first_process().to_string();
+    assert!(Command::new("kill").args(["-KILL", &first_process]).status()?.success());
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while backend.open(&id)?.is_some() {
+        assert!(Instant::now() < deadline, "it still runs");
+    }
+    let us = std::process::id().to_string();
+    let fewer = Command::new("prlimit").args(["--pid", &us, "--nofile=1000:1000"]).status()?;
+    assert!(fewer.success());
+    let mut pen = Pen::restart(&backend, &id, &spec)?.context("it is ours")?;
+    assert_eq!(sh(&mut pen, "ulimit -Hn")?, limit);
+    drop(pen);
+    backend.remove(&id)?;
     assert_eq!(left_over(&place)?, "");
     Ok(())
 }

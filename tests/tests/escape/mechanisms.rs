@@ -7,7 +7,7 @@ use clawpen_tests::built;
 
 use crate::grounds::{self, Attempts, Went};
 use crate::page::{self, Column, Mechanism};
-use crate::stage::{Maker, Stage, assert_root, makers};
+use crate::stage::{AttackImage, Maker, Stage, assert_root, makers};
 use crate::user::User;
 
 /// How many mechanisms must be proven, each by a control that works.
@@ -106,6 +106,37 @@ fn problems(mechanism: &Mechanism, columns: &[Column]) -> Vec<String> {
         problems.push(format!("{} on {}: {wrong}: {said}", mechanism.name, column.name));
     }
     problems
+}
+
+/// What the seeds' config leaves open by its own word: it asks for no such limit, and commands are root of
+/// an image, whose files are not the host's.
+const OPEN_IN_SEEDS: &[&str] =
+    &["fork-bomb", "thread-bomb", "descriptor-bomb", "tmpfs-bytes", "etc-shadow", "root-home"];
+
+/// The seeds' config names no user and no limit of processes, and root's workspace is root's: commands are
+/// root in the container, and still nothing works but what it asks for.
+#[test]
+fn nothing_leaves_a_container_of_the_seeds_config() -> Result<()> {
+    assert_root()?;
+    if clawpen_tests::docker::Place::new()?.is_none() {
+        return Ok(());
+    }
+    let stage = Stage::new()?;
+    let image = AttackImage::new(&stage)?;
+    let attempts = grounds::pens(&stage, Maker::Seeds(&image))?;
+    let failures: Vec<String> = mechanisms()?
+        .iter()
+        .filter(|mechanism| !mechanism.exempt.iter().any(|(ground, _)| ground == "docker"))
+        .filter_map(|mechanism| {
+            let attempt = attempts.get(&mechanism.name);
+            let went = attempt.map(|attempt| attempt.went);
+            let is_open = OPEN_IN_SEEDS.contains(&mechanism.name.as_str());
+            let expected = if is_open { Went::Open } else { Went::Stopped };
+            (went != Some(expected)).then(|| format!("{}: {attempt:?}", mechanism.name))
+        })
+        .collect();
+    ensure!(failures.is_empty(), "{}", failures.join("\n"));
+    Ok(())
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub(crate) enum Maker<'a> {
     Root,
     User(&'a User),
     Docker,
+    /// A container of the config that the seeds give as their example, in an image that brings the attacks.
+    Seeds(&'a AttackImage),
 }
 
 impl Stage {
@@ -59,8 +61,12 @@ impl Stage {
                 let program = program.to_str().context("a path of a test is text")?;
                 (user.command(program), user.home.clone())
             }
-            Maker::Root | Maker::Docker => {
-                let home = self.path(if matches!(maker, Maker::Root) { "root" } else { "docker" });
+            Maker::Root | Maker::Docker | Maker::Seeds(_) => {
+                let home = self.path(match maker {
+                    Maker::Root | Maker::User(_) => "root",
+                    Maker::Docker => "docker",
+                    Maker::Seeds(_) => "seeds",
+                });
                 let mut command = Command::new(program);
                 command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", &home);
                 (command, home)
@@ -79,7 +85,7 @@ impl Stage {
             Maker::Root => {
                 command.arg("native");
             }
-            Maker::Docker => {
+            Maker::Docker | Maker::Seeds(_) => {
                 command.env("DOCKER_HOST", std::env::var("DOCKER_HOST").unwrap_or_default());
                 command.arg("docker");
             }
@@ -96,6 +102,15 @@ impl Stage {
             Maker::Docker => {
                 format!("image: '{}', user: '1000:1000', memory: '256m',", docker::BASE)
             }
+            // To the letter, but for the image's name and the scope: two sessions of one agent share their
+            // files by right.
+            Maker::Seeds(image) => {
+                return format!(
+                    "{{agents: {{defaults: {{sandbox: {{mode: 'all', scope: 'session', \
+                     docker: {{image: '{}', memory: '512m', cpus: 1.0}}}}}}}}}}\n",
+                    image.name()
+                );
+            }
         };
         format!(
             "{{agents: {{defaults: {{sandbox: {{mode: 'all', scope: 'session', docker: {{{own}
@@ -105,6 +120,41 @@ impl Stage {
             self.path("bin").display()
         )
     }
+}
+
+/// An image with the attacks' programs in it; gone with the value.
+#[derive(Debug)]
+pub(crate) struct AttackImage(String);
+
+impl AttackImage {
+    pub(crate) fn new(stage: &Stage) -> Result<Self> {
+        let image = Self(format!("clawpen-test-attacks:{}", std::process::id()));
+        let name = format!("clawpen-test-attacks-{}", std::process::id());
+        engine(&["create", "--name", &name, docker::BASE, "true"])?;
+        let programs = stage.path("bin").display().to_string();
+        // A directory that is not there yet becomes a copy of the other.
+        let made = engine(&["cp", &programs, &format!("{name}:/attacks")])
+            .and_then(|()| engine(&["commit", &name, image.name()]));
+        engine(&["rm", "--force", &name])?;
+        made?;
+        Ok(image)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for AttackImage {
+    fn drop(&mut self) {
+        drop(engine(&["rmi", "--force", &self.0]));
+    }
+}
+
+fn engine(words: &[&str]) -> Result<()> {
+    let done = Command::new("docker").args(words).output().context("docker")?;
+    ensure!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+    Ok(())
 }
 
 /// Copies a program in a child: a copy that this process still had open could not be run.

@@ -8,14 +8,14 @@
 //! | 4 hot, cold, stopped | `clock.rs`; for containers `docker/lifecycle.rs` |
 //! | 5 a failed setup | `complaints.rs`, `docker/lifecycle.rs` |
 //! | 6 two first uses at once | `calls.rs`, `docker/lifecycle.rs` |
-//! | 7 a registry that survives | `state.rs`, `cli/tests/kills.rs` |
+//! | 7 a registry that survives | `state.rs`, `cli/tests/kills.rs`; below |
 //! | 8 prune | `clock.rs`, `rules::prune` |
 //! | 9 files | `supervisor/tests/pen/files.rs`, the escape suite |
 //! | 10 the browser's viewer | with the browser, later |
 //! | 11 list, recreate, explain | below, `calls.rs`, recorded rows |
 //! | 12 session keys | `rules::session`, recorded rows; end to end below |
 
-use clawpen_tests::home::Home;
+use clawpen_tests::home::{Home, Run};
 use serde_json::json;
 
 use crate::calls::rows;
@@ -73,4 +73,33 @@ fn point_11_a_list_says_what_the_reference_says_and_makes_nothing() {
     }
     let invalid = Home::with_config("{agents: {defaults: {sandbox: {mode: 'bogus'}}}}");
     assert_eq!(invalid.run(&["sandbox", "list"]).code, Some(1));
+}
+
+#[test]
+fn point_7_a_malformed_registry_of_the_reference_is_told_and_left_alone() {
+    let home = Home::with_config(NATIVE).with_file(".openclaw/sandbox/containers.json", "{ torn");
+    let listed = home.run(&["sandbox", "list", "--json"]);
+    assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+    let problems = listed.json()["clawpen"]["problems"].to_string();
+    assert!(problems.contains("containers.json"), "{problems}");
+    assert_eq!(home.run(&["exec", "--", "true"]).code, Some(0));
+    let file = home.path(".openclaw/sandbox/containers.json");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "{ torn");
+}
+
+#[test]
+fn point_11_an_engine_that_is_missing_is_told_and_nothing_runs_on_the_host() {
+    let home = Home::with_config("{agents: {defaults: {sandbox: {mode: 'all'}}}}");
+    let with = |args: &[&str]| {
+        let mut command = home.command(args);
+        Run::of(command.env("DOCKER_HOST", "unix:///nowhere/docker.sock"))
+    };
+    let run = with(&["exec", "--", "touch", "canary"]);
+    assert_eq!(run.code, Some(125), "{}", run.stderr);
+    assert!(run.stderr.contains("/nowhere/docker.sock"), "{}", run.stderr);
+    assert!(!home.path("canary").exists());
+    let listed = with(&["sandbox", "list", "--json"]);
+    assert_eq!((listed.code, &listed.json()["containers"]), (Some(0), &json!([])));
+    let removed = with(&["sandbox", "recreate", "--all", "--force"]);
+    assert_eq!(removed.stdout, "No sandbox matches.\n");
 }

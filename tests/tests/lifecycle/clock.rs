@@ -98,7 +98,7 @@ impl Drop for World {
 }
 
 #[test]
-fn a_changed_config_waits_while_the_sandbox_is_hot_and_replaces_it_when_cold() {
+fn a_changed_config_waits_while_the_sandbox_is_hot_and_replaces_it_when_cold_132725() {
     let world = World::new();
     let old = world.store("docker: {env: {A: '1'}}");
     let (how, first) = world.open(&old, "main");
@@ -186,6 +186,23 @@ fn a_command_left_running_keeps_its_sandbox_from_being_pruned_131935() {
     drop(open);
     world.hands.forward(100 * HOUR);
     assert_eq!(world.prune(&store), 1);
+}
+
+#[test]
+fn each_owner_decides_when_its_sandbox_is_pruned_153752() {
+    let world = World::new();
+    let path = world.directory.path().join("openclaw.json");
+    let config = "{agents: {defaults: {sandbox: {backend: 'native', prune: {idleHours: 1}}}, \
+                  list: [{id: 'main'}, {id: 'work', sandbox: {prune: {idleHours: 100}}}]}}";
+    std::fs::write(path, config).unwrap();
+    let store = clawpen_engine::config_store::open_in(world.directory.path().to_str().unwrap());
+    let store = store.unwrap();
+    world.open(&store, "agent:main:main");
+    world.open(&store, "agent:work:main");
+    world.hands.forward(2 * HOUR);
+    assert_eq!((world.prune(&store), world.names()), (1, vec!["agent:work".to_owned()]));
+    world.hands.forward(100 * HOUR);
+    assert_eq!((world.prune(&store), world.names()), (1, Vec::new()));
 }
 
 #[test]

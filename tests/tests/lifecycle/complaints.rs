@@ -1,5 +1,9 @@
 //! What users of the reference complained about, each by the number of its report.
 
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::process::Stdio;
+
 use clawpen_tests::home::Home;
 use serde_json::json;
 
@@ -86,4 +90,65 @@ fn a_workspace_stays_when_its_sandbox_goes_43797() {
     assert_eq!(home.run(&["exec", "--", "cat", "note"]).code, Some(1));
     let trash = home.run(&["sandbox", "trash", "list", "--json"]);
     assert_eq!(trash.json()["trash"].as_array().map(Vec::len), Some(1), "{}", trash.stdout);
+}
+
+#[test]
+fn the_default_workspace_can_be_written_46026_37634() {
+    let home = Home::with_config("{agents: {defaults: {sandbox: {backend: 'native'}}}}");
+    let run = home.run(&["exec", "--", "sh", "-c", "echo x > made && cat made"]);
+    assert_eq!(run.stdout, "x\n", "{}", run.stderr);
+}
+
+#[test]
+fn a_write_keeps_mode_and_owner_44077_20979_126631() {
+    let home = Home::new();
+    assert_eq!(home.run(&["exec", "--", "true"]).code, Some(0));
+    let file = home.path(".openclaw/sandboxes/agent-main-f331f052/tool.sh");
+    let facts = || {
+        let found = std::fs::metadata(&file).unwrap();
+        (found.mode() & 0o7777, found.uid(), found.gid())
+    };
+    let script = "echo old > tool.sh && chmod 0751 tool.sh";
+    assert_eq!(home.run(&["exec", "--", "sh", "-c", script]).code, Some(0));
+    let before = facts();
+    assert_eq!(before.0, 0o751);
+    let mut write = home.command(&["fs", "write", "tool.sh"]);
+    let mut child = write.stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"new\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!((facts(), std::fs::read_to_string(&file).unwrap().as_str()), (before, "new\n"));
+}
+
+#[test]
+fn no_zombie_eats_up_the_process_limit_68691_121049() {
+    let home = Home::with_config(
+        "{agents: {defaults: {sandbox: {backend: 'native', docker: {pidsLimit: 40}}}}}",
+    );
+    // Orphans that end at once: whoever does not reap them has hundreds of dead ones.
+    let script = "for n in 1 2 3 4 5 6 7 8 9 10; do ( ( : & ) & ) ; done; wait; echo done";
+    for round in 0..10 {
+        let run = home.run(&["exec", "--", "sh", "-c", script]);
+        assert_eq!(run.stdout, "done\n", "round {round}: {}", run.stderr);
+    }
+    let look = "grep -l '^State:.Z' /proc/[0-9]*/status | wc -l";
+    let left = home.run(&["exec", "--", "sh", "-c", look]);
+    assert_eq!(left.stdout.trim(), "0", "{}", left.stderr);
+}
+
+#[test]
+fn a_question_starts_no_sandbox_85768() {
+    let home =
+        Home::with_config("{agents: {defaults: {sandbox: {mode: 'all', backend: 'native'}}}}");
+    for args in [
+        &["sandbox", "explain"][..],
+        &["sandbox", "list"],
+        &["why", "tool", "exec"],
+        &["sandbox", "prune"],
+        &["ps"],
+    ] {
+        let run = home.run(args);
+        assert_eq!(run.code, Some(0), "{args:?}: {}", run.stderr);
+    }
+    assert!(!home.path(".openclaw/clawpen/run").exists());
+    assert!(!home.path(".openclaw/sandboxes").exists());
 }

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use clawpen_engine::call::{self, Keeping, Target};
 use clawpen_engine::lifecycle::current::Currents;
 use clawpen_engine::lifecycle::{Condition, Listing};
-use clawpen_engine::registry::{InFlight, Kind};
+use clawpen_engine::registry::{Identity, InFlight, Kind};
 use clawpen_engine::yard::Yard;
+use clawpen_tests::traces::Traces;
 
 #[test]
 fn all_live_pens_are_listed_in_no_time_and_leave_nothing() {
@@ -42,13 +43,20 @@ fn all_live_pens_are_listed_in_no_time_and_leave_nothing() {
         assert!(took <= Duration::from_millis(50) * count.max(200) / 1000, "{took:?}");
     }
     let rows = yard.database.registry().list().unwrap();
+    let mut traces = Traces::of(directory.path());
+    for row in &rows {
+        let Some(Identity::Native(identity)) = &row.identity else { panic!("{row:?}") };
+        traces.note(identity.pid);
+        let run = std::path::Path::new(&identity.socket).parent().unwrap();
+        traces.mark(run.file_name().unwrap().to_str().unwrap());
+    }
+    assert!(traces.processes() >= count as usize);
+    let start = Instant::now();
     for row in &rows {
         lifecycle.remove(row, InFlight::Respect).unwrap();
     }
+    println!("removed in {:?}", start.elapsed());
     let (Listing { sandboxes, recovered, .. }, _) = list();
     assert_eq!((sandboxes.len(), recovered.leftovers), (0, 0));
-    for place in ["run", "locks"] {
-        let left = std::fs::read_dir(directory.path().join("clawpen").join(place)).unwrap();
-        assert_eq!(left.count(), 0, "{place}");
-    }
+    assert_eq!(traces.left(), Vec::<String>::new());
 }

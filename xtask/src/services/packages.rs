@@ -19,6 +19,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("bwrap", "bubblewrap"),
     ("newuidmap", "uidmap"),
     ("podman", "podman"),
+    ("rootlesskit", "rootlesskit"),
 ];
 /// Where programs of root are; the path of an ordinary login leaves these out.
 const ALSO: &[&str] = &["/usr/local/sbin", "/usr/sbin", "/sbin"];

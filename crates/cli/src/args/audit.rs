@@ -17,6 +17,15 @@ pub(crate) struct AuditArgs {
     /// With --verify: a head that was kept elsewhere, as seq:hash; proves all up to it
     #[arg(long, value_name = "HEAD", requires = "verify", value_parser = head)]
     pub head: Option<Head>,
+    /// With --verify: an export that was kept elsewhere; proves all up to its head
+    #[arg(long, value_name = "FILE", requires = "verify", conflicts_with = "head")]
+    pub against: Option<PathBuf>,
+    /// With --against: the public key whose signature (FILE.sig) the export must carry
+    #[arg(long, value_name = "KEY.pub", requires = "against")]
+    pub signed_by: Option<PathBuf>,
+    /// With --export: sign the file with this SSH key, into FILE.sig
+    #[arg(long, value_name = "KEY", requires = "export")]
+    pub sign: Option<PathBuf>,
     #[command(flatten)]
     pub format: FormatFlag,
 }

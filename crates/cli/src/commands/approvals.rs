@@ -1,4 +1,9 @@
-//! `clawpen approvals`: the file that says what may run on the host without asking.
+//! `clawpen approvals`: the file that says what may run on the host without asking, and what waits for
+//! a person.
+
+pub(crate) mod pending;
+mod screen;
+pub(crate) mod watch;
 
 use std::io::Read as _;
 

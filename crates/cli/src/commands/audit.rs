@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use clawpen_engine::audit::signature::{self, SignatureError};
 use clawpen_engine::audit::{Audit, Event, Filter, GivenHead, Head, Record, Retention, Verdict};
 use clawpen_engine::clock::{Clock as _, SystemClock};
 use clawpen_engine::config_store;
@@ -33,34 +34,55 @@ pub(crate) fn run(args: &AuditArgs, output: &Output) -> Result<Outcome, CommandE
     // A follower waits for the first record, so there must be something to watch.
     let database =
         if action.follow { Some(Database::open(state)?) } else { Database::open_existing(state)? };
-    let Some(database) = database else { return nothing_yet(args, output) };
+    let given = match given(args) {
+        // It proves nothing, which is an answer.
+        Err(CommandError::Signature(error @ SignatureError::NotTheirs { .. })) => {
+            output.note(&format!("error: {}", safe(&error.to_string())));
+            return Ok(Outcome::Refused);
+        }
+        given => given?,
+    };
+    let Some(database) = database else { return nothing_yet(args, given, output) };
     let audit = database.audit();
     match &action.export {
-        Some(file) => export(audit, file, args.format.format(), output),
-        None if action.verify => verify(audit, args, output),
+        Some(file) => export(audit, file, args, output),
+        None if action.verify => verify(audit, args, given, output),
         None if action.retain => retain(audit, args.format.format(), output),
         None if action.follow => follow(audit, args, output),
         None => list(audit, args, output),
     }
 }
 
+/// The head that was kept elsewhere: itself, or in an export.
+fn given(args: &AuditArgs) -> Result<Option<Head>, CommandError> {
+    match (&args.against, args.head) {
+        (None, head) => Ok(head),
+        (Some(file), _) => Ok(Some(signature::exported_head(file, args.signed_by.as_deref())?)),
+    }
+}
+
 /// Before the first call there is no database, and asking makes none.
-fn nothing_yet(args: &AuditArgs, output: &Output) -> Result<Outcome, CommandError> {
+fn nothing_yet(
+    args: &AuditArgs,
+    given: Option<Head>,
+    output: &Output,
+) -> Result<Outcome, CommandError> {
     let head = Head::START.shape();
     match args.format.format() {
         Format::Json if args.action.verify => output.json(&wire::Verification {
-            whole: args.head.is_none(),
+            whole: given.is_none(),
             records: 0,
             base: head.clone(),
             head,
             breaks: Vec::new(),
             clock_went_back: 0,
-            given_head: args.head.map(|_| "missing".to_owned()),
+            given_head: given.map(|_| "missing".to_owned()),
+            signed_by: signed_by(args),
         })?,
         Format::Json => output.json(&wire::List { records: Vec::new(), head })?,
         Format::Text => output.note("nothing was recorded yet"),
     }
-    if args.head.is_some() {
+    if given.is_some() {
         output.note("the given head is not in the chain: there is none");
         return Ok(Outcome::Refused);
     }
@@ -103,10 +125,23 @@ fn follow(audit: Audit<'_>, args: &AuditArgs, output: &Output) -> Result<Outcome
     }
 }
 
-fn verify(audit: Audit<'_>, args: &AuditArgs, output: &Output) -> Result<Outcome, CommandError> {
-    let verified = audit.verify(args.head)?;
+/// Whose signature was checked.
+fn signed_by(args: &AuditArgs) -> Option<String> {
+    args.signed_by.as_ref().map(|key| key.to_string_lossy().into_owned())
+}
+
+fn verify(
+    audit: Audit<'_>,
+    args: &AuditArgs,
+    given: Option<Head>,
+    output: &Output,
+) -> Result<Outcome, CommandError> {
+    let verified = audit.verify(given)?;
     match args.format.format() {
-        Format::Json => output.json(&verified.shape())?,
+        Format::Json => {
+            let signed_by = signed_by(args);
+            output.json(&wire::Verification { signed_by, ..verified.shape() })?;
+        }
         Format::Text => {
             let word = if verified.is_whole() { "whole" } else { "NOT whole" };
             let mut lines = vec![
@@ -132,11 +167,16 @@ fn verify(audit: Audit<'_>, args: &AuditArgs, output: &Output) -> Result<Outcome
                 let times = verified.clock_went_back;
                 lines.push(format!("  note: the clock went back {times} time(s)"));
             }
+            let signed = signed_by(args).map(|key| format!("  signed with {}", safe(&key)));
+            lines.extend(signed);
             output.lines(&lines)?;
-            if args.head.is_none() {
+            if args.against.is_some() && args.signed_by.is_none() {
+                output.note("no signature was asked for: whoever could write the export could write its head");
+            }
+            if given.is_none() {
                 output.note(
                     "whoever has your uid can rewrite all of it: keep the head elsewhere, and give \
-                     it with --head",
+                     it with --head, or a signed export with --against",
                 );
             }
         }
@@ -151,7 +191,8 @@ fn retain(audit: Audit<'_>, format: Format, output: &Output) -> Result<Outcome, 
     match format {
         Format::Json => {
             let head = dropped.head.shape();
-            output.json(&wire::Done { file: None, records: dropped.records, head })?;
+            let records = dropped.records;
+            output.json(&wire::Done { file: None, signature: None, records, head })?;
         }
         Format::Text => output.lines(&[format!("dropped {} records", dropped.records)])?,
     }
@@ -161,11 +202,16 @@ fn retain(audit: Audit<'_>, format: Format, output: &Output) -> Result<Outcome, 
 fn export(
     audit: Audit<'_>,
     file: &Path,
-    format: Format,
+    args: &AuditArgs,
     output: &Output,
 ) -> Result<Outcome, CommandError> {
     let name = file.to_string_lossy().into_owned();
     if name == "-" {
+        if args.sign.is_some() {
+            let what =
+                "a signature needs a file to stand beside; name one with --export".to_owned();
+            return Err(CommandError::Question { what });
+        }
         write_export(audit, |text| {
             output.stream(text)?;
             Ok(())
@@ -182,24 +228,50 @@ fn export(
             file.sync_all().map_err(failed)?;
             Ok(done)
         });
-    let (records, head) = match written {
+    let signed = written.and_then(|done| {
+        let signed = args.sign.as_deref().map(|key| sign(file, key)).transpose()?;
+        Ok((done, signed))
+    });
+    let ((records, head), signature) = match signed {
         Ok(done) => done,
         Err(error) => {
-            // Half an export looks like one.
+            // Half an export looks like one, and so does one that should be signed and is not.
             let _ = std::fs::remove_file(file);
             return Err(error);
         }
     };
-    match format {
+    match args.format.format() {
         Format::Json => {
-            output.json(&wire::Done { file: Some(name), records, head: head.shape() })?;
+            let (file, head) = (Some(name), head.shape());
+            output.json(&wire::Done { file, signature, records, head })?;
         }
-        Format::Text => output.lines(&[
-            format!("exported {records} records to {}", safe(&name)),
-            format!("  head: {head}"),
-        ])?,
+        Format::Text => {
+            let mut lines = vec![
+                format!("exported {records} records to {}", safe(&name)),
+                format!("  head: {head}"),
+            ];
+            lines.extend(signature.map(|path| format!("  signature: {}", safe(&path))));
+            output.lines(&lines)?;
+        }
     }
     Ok(Outcome::Done)
+}
+
+/// Signs an export; gives the signature's place, where nothing may be yet.
+fn sign(export: &Path, key: &Path) -> Result<String, CommandError> {
+    let path = signature::signature_of(export);
+    let name = path.to_string_lossy().into_owned();
+    let failed = |cause| CommandError::Write { path: name.clone(), cause };
+    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    let mut file = opened.map_err(failed)?;
+    let signed = signature::sign(export, key).map_err(CommandError::from).and_then(|signature| {
+        file.write_all(&signature).and_then(|()| file.sync_all()).map_err(failed)
+    });
+    if signed.is_err() {
+        // A signature that is none must not stand beside anything.
+        drop(std::fs::remove_file(&path));
+    }
+    signed.map(|()| name)
 }
 
 fn write_export(

@@ -4,10 +4,12 @@
 //! The measuring runs in a child of its own with a state directory that is thrown away, so that no
 //! config and no workspace of the user is read or touched.
 
+mod api;
 mod docker;
 mod jobs;
 mod numbers;
 mod rivals;
+mod state;
 
 use std::path::{Path, PathBuf};
 
@@ -55,6 +57,12 @@ enum Verdict {
 enum BenchError {
     #[error(transparent)]
     Open(#[from] clawpen_engine::call::OpenError),
+    #[error(transparent)]
+    Database(#[from] clawpen_engine::database::DatabaseError),
+    #[error(transparent)]
+    Registry(#[from] clawpen_engine::registry::RegistryError),
+    #[error(transparent)]
+    Ensure(#[from] clawpen_engine::lifecycle::EnsureError),
     #[error(transparent)]
     Store(#[from] clawpen_engine::config_store::StoreError),
     #[error("a call failed")]
@@ -128,7 +136,11 @@ fn config_text(image: &str) -> String {
     let container = json!({ "backend": "docker", "docker": { "image": image } });
     json!({ "agents": {
         "defaults": { "sandbox": { "backend": "native" } },
-        "list": [{ "id": "bench" }, { "id": docker::AGENT, "sandbox": container }],
+        "list": [
+            { "id": "bench" },
+            { "id": docker::AGENT, "sandbox": container },
+            { "id": state::CROWD, "sandbox": { "scope": "session" } },
+        ],
     } })
     .to_string()
 }

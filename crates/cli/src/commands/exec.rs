@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clawpen_engine::audit::{Door, Ending};
-use clawpen_engine::backend::Sandbox;
+use clawpen_engine::backend::{Engines, Sandbox};
 use clawpen_engine::call::{self, About, Done, Keeping, Open, OpenError, Prepared, Tally, Target};
 use clawpen_engine::channel::{CallError, Captured, Command};
 use clawpen_engine::config_store::{self, Store};
@@ -18,6 +18,7 @@ use clawpen_engine::images::Kind;
 use clawpen_engine::lifecycle::How;
 use clawpen_engine::terminal::{self, RawMode, Source, Streams, Tty};
 use clawpen_engine::yard::Yard;
+use clawpen_rules::backend::Backend;
 use clawpen_rules::reuse::Difference;
 use clawpen_wire::supervisor::{End, EnvVar, ErrorCode, Exited, StdinMode};
 use serde_json::json;
@@ -134,8 +135,14 @@ fn target(args: &TargetArgs) -> Target<'_> {
 
 /// The same, ready to run a call. What is refused is recorded too.
 pub(crate) fn prepare(args: &TargetArgs, output: &Output) -> Result<Opened, CommandError> {
+    let engines = Engines::default();
+    if args.fresh && args.backend.as_deref().and_then(Backend::parse) == Some(Backend::Native) {
+        // There will be a new pen: its maker gets going while we read the config and open the state.
+        engines.begin();
+    }
     let (store, prepared) = without_yard(args, output)?;
-    let yard = Yard::open(&store.locations.state_dir)?;
+    let mut yard = Yard::open(&store.locations.state_dir)?;
+    yard.engines = engines;
     match prepared {
         Ok(prepared) => Ok(Opened { store, prepared, yard }),
         Err(error) => {

@@ -3,7 +3,7 @@
 //! `check` ends with 1 if an image is missing or not as it should be.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clawpen_engine::config_store;
 use clawpen_engine::images::{Checked, Gone, Image, Images, Kind, Method, Order, Recipe, name_of};
@@ -13,6 +13,9 @@ use super::CommandError;
 use crate::args::{Format, ImageBuildArgs, ImageCommand, ImageExportArgs};
 use crate::exit::{self, Outcome};
 use crate::output::{Output, safe};
+
+/// Without a terminal: often enough to see that it goes on, seldom enough for a log.
+const TOLD_EVERY: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(command: &ImageCommand, output: &Output) -> Result<Outcome, CommandError> {
     let state_dir = config_store::open()?.locations.state_dir;
@@ -37,7 +40,8 @@ pub(crate) fn make_missing(
     let recipe = Recipe::plain(kind);
     let order = Order { recipe, image: kind.image().to_owned(), method: Method::Auto };
     let images = Images::connect(state_dir)?;
-    let built = images.build(&order, &mut |line| progress(line, output));
+    let mut progress = Progress::new(output);
+    let built = images.build(&order, &mut |line| progress.tell(line));
     output.status("");
     built.map(drop).map_err(|cause| CommandError::Image { image: order.image, cause })
 }
@@ -49,7 +53,8 @@ fn build(args: &ImageBuildArgs, state_dir: &str, output: &Output) -> Result<Outc
     let method = Method::parse(&args.method).unwrap_or(Method::Auto);
     let order = Order { recipe, image, method };
     let images = Images::connect(state_dir)?;
-    let built = images.build(&order, &mut |line| progress(line, output));
+    let mut progress = Progress::new(output);
+    let built = images.build(&order, &mut |line| progress.tell(line));
     output.status("");
     let built = built.map_err(|cause| CommandError::Image { image: order.image, cause })?;
     let seconds = built.took.as_secs_f64();
@@ -92,12 +97,34 @@ fn recipe(kind: &str, set: &[String]) -> Result<Recipe, CommandError> {
     Ok(recipe)
 }
 
-/// Far too much is said to show all of it; the log has it.
-fn progress(line: &str, output: &Output) {
-    let line = line.trim();
-    if !line.is_empty() {
-        let short: String = line.chars().take(76).collect();
-        output.status(&safe(&short));
+/// Far too much is said to show all of it; the log has it. On a terminal one line is redrawn; elsewhere a
+/// line appears for each step, and now and then in between.
+struct Progress<'a> {
+    output: &'a Output,
+    start: Instant,
+    told: Option<Instant>,
+}
+
+impl<'a> Progress<'a> {
+    fn new(output: &'a Output) -> Self {
+        Self { output, start: Instant::now(), told: None }
+    }
+
+    fn tell(&mut self, line: &str) {
+        let line = line.trim();
+        if line.is_empty() {
+            return;
+        }
+        let short = safe(&line.chars().take(76).collect::<String>());
+        if self.output.has_status() {
+            self.output.status(&short);
+            return;
+        }
+        let is_due = self.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY);
+        if is_due || line.starts_with("Step ") {
+            self.told = Some(Instant::now());
+            self.output.note(&format!("{:4} s  {short}", self.start.elapsed().as_secs()));
+        }
     }
 }
 
@@ -221,13 +248,18 @@ fn export(
     let directory = absolute(&args.directory)?;
     if args.from_packages {
         let recipe = recipe(&args.image, &[])?.offline();
-        let tell = &mut |line: &str| progress(line, output);
+        let mut progress = Progress::new(output);
+        let tell = &mut |line: &str| progress.tell(line);
         let made = Images::unpack(&recipe, state_dir, &directory, tell);
         output.status("");
         let image = recipe.kind().image().to_owned();
         made.map_err(|cause| CommandError::Image { image, cause })?;
     } else {
-        Images::connect(state_dir)?.export(&args.image, &directory)?;
+        let mut progress = Progress::new(output);
+        let tell = &mut |line: &str| progress.tell(line);
+        let made = Images::connect(state_dir)?.export(&args.image, &directory, tell);
+        output.status("");
+        made?;
     }
     let shown = directory.display().to_string();
     match args.format.format() {

@@ -1,6 +1,7 @@
 //! `clawpen sandbox explain --live`: starts the session's sandbox and shows what was asked beside
 //! what is found in it.
 
+use clawpen_engine::backend::docker::{ImageState, Sight};
 use clawpen_engine::backend::{Plan, Sandbox};
 use clawpen_engine::call::{Open, OpenError, Prepared};
 use clawpen_engine::registry::Identity;
@@ -25,15 +26,17 @@ pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<Outcome, Comman
     let prepared = &opened.prepared;
     let done = opened.run(&about(&target, "explain"), output, |open, _| {
         let lines = look(open, prepared, &opened.yard)?;
-        Ok::<_, OpenError>((lines, open.sandbox().first_process()))
+        let image = image(open, prepared, &opened.yard);
+        Ok::<_, OpenError>((lines, image, open.sandbox().first_process()))
     })?;
     let backend = done.backend;
-    let (lines, first_process) = done.value?;
+    let (lines, image, first_process) = done.value?;
     if args.json {
         output.json(&json!({
             "backend": backend.as_str(),
             "sandbox": prepared.name(),
             "firstProcess": first_process,
+            "image": image.map(ImageState::as_str),
             "floor": floor(backend).holds,
             "notPromised": floor(backend).not,
             "facts": lines.iter().map(line_json).collect::<Vec<_>>(),
@@ -46,6 +49,7 @@ pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<Outcome, Comman
             first_process
         ))];
         shown.extend(table(&lines, output));
+        shown.extend(image.and_then(advice).map(str::to_owned));
         output.lines(&shown)?;
     }
     Ok(Outcome::Done)
@@ -66,6 +70,32 @@ fn look(open: &mut Open<'_>, prepared: &Prepared, yard: &Yard) -> Result<Vec<Lin
             looked.map_err(|error| refused(&error))
         }
         (sandbox, _, _) => Ok(sandbox.facts().to_vec()),
+    }
+}
+
+/// How the container stands to what its image's name leads to now; `None` if it is none, or nobody could
+/// say.
+fn image(open: &Open<'_>, prepared: &Prepared, yard: &Yard) -> Option<ImageState> {
+    let (Plan::Docker(spec), Some(Identity::Docker(identity))) = (&prepared.plan, open.identity())
+    else {
+        return None;
+    };
+    let engine = yard.engines.docker_of(identity, &yard.state_dir).ok()?;
+    match engine.look(&identity.container_id).ok()? {
+        Sight::Ours(seen) => engine.image_state(spec.image(), &seen.image_id).ok(),
+        Sight::Absent | Sight::OfReference(_) | Sight::Stranger => None,
+    }
+}
+
+const fn advice(image: ImageState) -> Option<&'static str> {
+    match image {
+        ImageState::Current => None,
+        ImageState::Rebuilt => Some(
+            "Its image was built anew since. `clawpen sandbox recreate --all --stale` takes the new one.",
+        ),
+        ImageState::Deleted => {
+            Some("Its image was deleted since: it runs on, but could not be made again.")
+        }
     }
 }
 

@@ -237,7 +237,7 @@ fn shown_text(text: &str) -> String {
 
 /// A word of a plan. Anything but plain letters is quoted, and inside quotes a backslash is doubled,
 /// so that no two words look the same.
-fn shown_word(word: &str) -> String {
+pub(super) fn shown_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%:,=".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

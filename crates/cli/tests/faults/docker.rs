@@ -46,6 +46,7 @@ fn switches(fact: &Shown) -> Vec<String> {
         FactKind::NoNewPrivs => one("inside:no-new-privs,no-new-privs,seccomp,landlock"),
         FactKind::Seccomp => one("seccomp"),
         FactKind::Landlock => one("landlock"),
+        FactKind::Mount if fact.which == "/workspace" => one("inside:source:/workspace"),
         FactKind::Mount => vec![format!("inside:mount:{}", fact.which)],
         FactKind::Interfaces => one("inside:interfaces"),
         // The supervisor is told once more: number 7 of the kernel's limits.
@@ -67,8 +68,6 @@ fn every_fact_of_a_container_that_does_not_hold_is_named() {
     assert_eq!(kinds(&facts), expected);
     let faults: Vec<(String, String)> = facts
         .iter()
-        // A mount that is to be writable has nothing to lose.
-        .filter(|fact| fact.which != "/workspace")
         .flat_map(|fact| {
             // A test's engine may have a network namespace of its own, which is then the one shared.
             let is_net = fact.kind == FactKind::Namespace && fact.which == "net";
@@ -105,6 +104,7 @@ fn every_word_of_a_request_that_the_engine_did_not_get_is_named() {
         ("extra-mount", "`Mounts[/extra]`"),
         ("mount:/.clawpen/supervisor", "`Mounts[/.clawpen/supervisor]`"),
         ("mount:/tmp", "`HostConfig.Tmpfs`"),
+        ("source:/workspace", "`Mounts[/workspace]`"),
     ];
     let faults = faults.map(|(fault, field)| (format!("engine:{fault}"), field.to_owned()));
     let wrong = unnoticed(&starter, &faults);

@@ -4,19 +4,19 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use super::ground::{Ground, eventually, signal};
+use super::ground::{Chance, Ground, eventually, signal};
 
 const IMAGE: &str = "openclaw-sandbox:bookworm-slim";
 
 /// An engine whose everything is below one directory, in a network of its own.
-struct Engine {
+pub(crate) struct Engine {
     directory: tempfile::TempDir,
     process: Child,
 }
 
 impl Engine {
     /// `None`, with a word, where no services were promised.
-    fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let Some(rootfs) = std::env::var_os("CLAWPEN_TEST_ROOTFS").map(PathBuf::from) else {
             assert!(std::env::var_os("CLAWPEN_TEST_SERVICES").is_none(), "no root file system");
             eprintln!("skipped: no root file system; run `cargo xtask services`");
@@ -40,7 +40,7 @@ impl Engine {
         format!("unix://{}", self.directory.path().join("sock").display())
     }
 
-    fn docker(&self, args: &[&str]) -> Command {
+    pub(crate) fn docker(&self, args: &[&str]) -> Command {
         let mut command = Command::new("docker");
         command.env("DOCKER_HOST", self.host()).env_remove("DOCKER_CONTEXT").args(args);
         command
@@ -70,8 +70,13 @@ impl Engine {
     }
 
     fn containers(&self) -> usize {
-        let listed = self.docker(&["ps", "--all", "--quiet"]).output().unwrap();
-        String::from_utf8_lossy(&listed.stdout).lines().count()
+        self.ask(&["ps", "--all", "--quiet"]).lines().count()
+    }
+
+    /// What the engine says, without its last line end.
+    pub(crate) fn ask(&self, args: &[&str]) -> String {
+        let output = self.docker(args).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 }
 
@@ -102,8 +107,9 @@ impl Drop for Engine {
     }
 }
 
-fn ground(engine: &Engine) -> Ground {
-    let mut ground = Ground::on("docker", "docker: {setupCommand: 'echo set up'}");
+pub(crate) fn ground(engine: &Engine) -> Ground {
+    let settings = "docker: {setupCommand: 'echo set up', pidsLimit: 100}";
+    let mut ground = Ground::on("docker", settings);
     ground.docker_host = Some(engine.host());
     ground
 }
@@ -178,4 +184,76 @@ fn an_engine_that_is_killed_is_told_beside_the_rows_and_nothing_is_lost() {
     engine.restart();
     ground.clear("after the engine came back");
     assert_eq!(engine.containers(), 0);
+}
+
+/// What is there is what the rows say: containers, their places and their notes.
+fn agree(ground: &Ground, engine: &Engine, when: &str) {
+    let rows = ground.agrees(when).len();
+    assert_eq!(engine.containers(), rows, "{when}: containers");
+    let count = |place: &str| {
+        fs::read_dir(ground.path("clawpen/docker").join(place)).into_iter().flatten().count()
+    };
+    assert_eq!(count("run"), rows, "{when}: places");
+    assert!(count("live") <= rows, "{when}: notes");
+}
+
+#[test]
+fn kills_at_random_moments_leave_no_container_torn_or_lying() {
+    let Some(mut engine) = Engine::start() else { return };
+    let ground = ground(&engine);
+    let mut chance = Chance::new();
+    let call = ["exec", "--", "sh", "-c", "echo x; sleep 0.01"];
+    let removal = ["sandbox", "remove", "--all", "--force"];
+    for round in 0..super::rounds() {
+        let what = match chance.below(6) {
+            0 => {
+                let point = POINTS[chance.below(POINTS.len())];
+                ground.run(&format!("kill:{point}"), &call);
+                format!("killed at {point}")
+            }
+            1 => {
+                let micros = chance.below(600_000);
+                ground.kill_after(micros, &call);
+                format!("a call killed after {micros} us")
+            }
+            2 => {
+                let micros = chance.below(300_000);
+                ground.works("before a removal");
+                ground.kill_after(micros, &removal);
+                format!("a removal killed after {micros} us")
+            }
+            3 => {
+                ground.works("before a container is killed");
+                engine.ask(&["kill", &engine.ask(&["ps", "--quiet"])]);
+                "a container killed".to_owned()
+            }
+            4 => {
+                ground.works("before a container is killed");
+                engine.ask(&["kill", &engine.ask(&["ps", "--quiet"])]);
+                let micros = chance.below(400_000);
+                ground.kill_after(micros, &call);
+                format!("a container killed, and its starter after {micros} us")
+            }
+            _ => {
+                let micros = chance.below(300_000);
+                let mut command = ground.command("", &call);
+                let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+                let mut child = command.spawn().unwrap();
+                std::thread::sleep(std::time::Duration::from_micros(micros.try_into().unwrap()));
+                engine.kill();
+                child.wait().unwrap();
+                engine.restart();
+                format!("the engine killed {micros} us into a call")
+            }
+        };
+        let what = format!("round {round}, seed {}: {what}", chance.seed);
+        agree(&ground, &engine, &what);
+        if chance.below(2) == 0 {
+            ground.works(&what);
+            agree(&ground, &engine, &what);
+        }
+    }
+    ground.works("the end");
+    ground.clear("the end");
+    agree(&ground, &engine, "the end");
 }

@@ -96,12 +96,18 @@ impl Ground {
         listed["containers"].as_array().cloned().unwrap()
     }
 
-    /// What is there is what the rows say, and nothing else is.
+    /// What is there is what the rows say, and nothing else is; and all of it runs.
     pub(crate) fn check(&self, when: &str) {
+        for row in self.agrees(when) {
+            assert_eq!(row["running"], Value::Bool(true), "{when}: {row}");
+        }
+    }
+
+    /// The same, whether it runs or stands; gives the rows.
+    pub(crate) fn agrees(&self, when: &str) -> Vec<Value> {
         self.note_runs();
         let rows = self.rows();
         for row in &rows {
-            assert_eq!(row["running"], Value::Bool(true), "{when}: {row}");
             assert_eq!(row["clawpen"]["callsInFlight"], 0, "{when}: {row}");
         }
         let native = rows.iter().filter(|row| row["backendId"] == "native").count();
@@ -117,6 +123,19 @@ impl Ground {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
         assert!(!mounts.contains(self.directory.path().to_str().unwrap()), "{when}: {mounts}");
         assert_eq!(half_written(&self.path("clawpen")), Vec::<PathBuf>::new(), "{when}");
+        let sockets = self.sockets("clawpen/run");
+        assert_eq!(sockets.len(), native, "{when}: {sockets:?}");
+        // One that stands may be between two meetings.
+        let sockets = self.sockets("clawpen/docker/run");
+        assert!(sockets.len() <= rows.len() - native, "{when}: {sockets:?}");
+        rows
+    }
+
+    /// Sockets below the state directory, by kind of sandbox.
+    fn sockets(&self, place: &str) -> Vec<PathBuf> {
+        let runs = fs::read_dir(self.path(place)).into_iter().flatten().flatten();
+        let sockets = runs.map(|run| run.path().join("s"));
+        sockets.filter(|socket| fs::symlink_metadata(socket).is_ok()).collect()
     }
 
     /// A call works, and the record of all calls is whole.

@@ -101,8 +101,7 @@ impl Verified {
 impl Audit<'_> {
     /// Writes a call down; gives the new head.
     pub fn append(&self, call: &Call, now: Timestamp) -> Result<Head, AuditError> {
-        let event = Event::Call(call.stored());
-        self.database.write(|sql| Ok(append(sql, &event, now)?))
+        self.database.write(|sql| Ok(append_call(sql, call, now)?))
     }
 
     /// The end of the chain. Keep it elsewhere: it proves all that came before.
@@ -122,6 +121,15 @@ impl Audit<'_> {
             Ok(walk.finish(head))
         })
     }
+}
+
+/// Writes a call down within a change that it belongs to.
+pub(crate) fn append_call(
+    sql: Sql<'_>,
+    call: &Call,
+    now: Timestamp,
+) -> Result<Head, DatabaseError> {
+    append(sql, &Event::Call(call.stored()), now)
 }
 
 /// The two ends that are written down beside the records.
@@ -349,7 +357,7 @@ fn call(row: &Row<'_>, reason: Reason) -> rusqlite::Result<Call> {
         session: row.get("session")?,
         agent: row.get("agent")?,
         scope: row.get("scope")?,
-        door: word(row, "door", |text| Door::ALL.into_iter().find(|door| door.as_str() == text))?,
+        door: word(row, "door", Door::parse)?,
         tool: row.get("tool")?,
         verdict: word(row, "verdict", Verdict::parse)?,
         reason,

@@ -1,56 +1,28 @@
-//! New records as they come, without asking again and again: the kernel says when `SQLite`'s log was
-//! written.
-//!
-//! A record is in the log a moment before it counts: `SQLite` writes first and then publishes through
-//! shared memory, of which the kernel tells nobody. So after a change we look a few more times, later
-//! each time, and sleep only then.
+//! New records as they come, without asking again and again.
 
-use std::io;
-use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::time::{Duration, Instant};
-
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::inotify;
-use rustix::io::Errno;
 
 use super::record::Record;
 use super::{Audit, AuditError, Filter};
-
-/// When to look again after a change. A writer that is held up for longer than this between writing
-/// and publishing is seen with the next change, or when the caller's wait is over.
-const LOOKS: [Duration; 3] =
-    [Duration::from_millis(5), Duration::from_millis(50), Duration::from_millis(500)];
+use crate::database::Changes;
 
 /// Hands out records after some point.
 #[derive(Debug)]
 pub struct Follower<'a> {
     audit: Audit<'a>,
     filter: Filter,
-    changes: OwnedFd,
-    /// How many of the [`LOOKS`] since the last change are done.
-    looked: usize,
+    changes: Changes,
 }
 
 impl<'a> Audit<'a> {
     /// Follows the chain; `filter.after` says from where, and its limit does not count.
     pub fn follow(&self, filter: Filter) -> Result<Follower<'a>, AuditError> {
-        let directory = self.database.path().parent().unwrap_or(Path::new("/"));
-        let failed = |cause: Errno| AuditError::Watch {
-            path: directory.to_string_lossy().into_owned(),
-            cause: cause.into(),
-        };
-        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
-        let changes = inotify::init(flags).map_err(failed)?;
-        // The directory, because the log is a new file each time the last process has gone.
-        let events = inotify::WatchFlags::MODIFY | inotify::WatchFlags::CREATE;
-        inotify::add_watch(&changes, directory, events).map_err(failed)?;
-        Ok(Follower {
-            audit: *self,
-            filter: Filter { limit: None, ..filter },
-            changes,
-            looked: LOOKS.len(),
-        })
+        let changes = Changes::watch(self.database).map_err(|cause| self.unwatchable(cause))?;
+        Ok(Follower { audit: *self, filter: Filter { limit: None, ..filter }, changes })
+    }
+
+    fn unwatchable(self, cause: std::io::Error) -> AuditError {
+        AuditError::Watch { path: self.database.path().to_string_lossy().into_owned(), cause }
     }
 }
 
@@ -66,12 +38,7 @@ impl Follower<'_> {
             if !found.is_empty() || left.is_zero() {
                 return Ok(found);
             }
-            let step = LOOKS.get(self.looked).map_or(left, |step| left.min(*step));
-            let changed = self.wait(step).map_err(|cause| AuditError::Watch {
-                path: self.audit.database.path().to_string_lossy().into_owned(),
-                cause,
-            })?;
-            self.looked = if changed { 0 } else { self.looked.saturating_add(1) };
+            self.changes.wait(left).map_err(|cause| self.audit.unwatchable(cause))?;
         }
     }
 
@@ -84,25 +51,5 @@ impl Follower<'_> {
         let last = found.last().map_or(head.seq, |record| record.seq.max(head.seq));
         self.filter.after = last;
         Ok(found)
-    }
-
-    /// Says whether something changed before `wait` was over.
-    fn wait(&self, wait: Duration) -> io::Result<bool> {
-        let wait = Timespec::try_from(wait).map_err(io::Error::other)?;
-        let mut ready = [PollFd::new(&self.changes, PollFlags::IN)];
-        match poll(&mut ready, Some(&wait)) {
-            Ok(0) | Err(Errno::INTR) => return Ok(false),
-            Ok(_) => {}
-            Err(error) => return Err(error.into()),
-        }
-        // What changed does not matter, only that something did.
-        let mut buffer = [0_u8; 4096];
-        loop {
-            match rustix::io::read(&self.changes, &mut buffer) {
-                Ok(0) | Err(Errno::AGAIN) => return Ok(true),
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
     }
 }

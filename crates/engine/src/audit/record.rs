@@ -69,6 +69,8 @@ pub enum Door {
     Mcp,
     Websocket,
     Http,
+    /// The unix socket of the approvals file.
+    Socket,
 }
 
 /// What was decided.
@@ -78,6 +80,8 @@ pub enum Verdict {
     Allowed,
     /// A rule refused it.
     Refused,
+    /// A person is asked; what came of it is a record of its own.
+    Asked,
     /// A person was asked and agreed.
     Approved,
     /// A person was asked and did not agree, or did not answer.
@@ -112,7 +116,11 @@ pub struct Head {
 }
 
 impl Door {
-    pub const ALL: [Self; 4] = [Self::Cli, Self::Mcp, Self::Websocket, Self::Http];
+    pub const ALL: [Self; 5] = [Self::Cli, Self::Mcp, Self::Websocket, Self::Http, Self::Socket];
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|door| door.as_str() == text)
+    }
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -120,18 +128,20 @@ impl Door {
             Self::Mcp => "mcp",
             Self::Websocket => "websocket",
             Self::Http => "http",
+            Self::Socket => "socket",
         }
     }
 }
 
 impl Verdict {
-    pub const ALL: [Self; 5] =
-        [Self::Allowed, Self::Refused, Self::Approved, Self::Denied, Self::Failed];
+    pub const ALL: [Self; 6] =
+        [Self::Allowed, Self::Refused, Self::Asked, Self::Approved, Self::Denied, Self::Failed];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
             Self::Refused => "refused",
+            Self::Asked => "asked",
             Self::Approved => "approved",
             Self::Denied => "denied",
             Self::Failed => "failed",

@@ -76,6 +76,7 @@ impl Verified {
             breaks: breaks.iter().map(shape).collect(),
             clock_went_back: *clock_went_back,
             given_head,
+            signed_by: None,
         }
     }
 }

@@ -28,6 +28,7 @@ mod meeting;
 mod pen;
 mod plan;
 mod request;
+mod sources;
 mod switches;
 mod user;
 
@@ -45,7 +46,7 @@ use clawpen_wire::pen::Lifetime;
 
 pub use self::endpoint::{Endpoint, TlsFiles, locate};
 pub use self::failure::{Action, DockerFailure};
-pub use self::find::{Restarted, Seen, Sight, Survivor, Swept};
+pub use self::find::{ImageState, Restarted, Seen, Sight, Survivor, Swept};
 pub(crate) use self::find::{about, noted_process};
 pub use self::inspection::Difference;
 pub use self::pen::{Pen, StartError};
@@ -53,6 +54,7 @@ pub use self::pen::{Pen, StartError};
 use self::engine::{Engine, Patience};
 use self::meeting::{Life, MeetingPlace, Met, Watch};
 use self::request::{Around, Labels, OurMounts, Stay};
+use self::sources::Sources;
 use self::user::UserFiles;
 use super::Witness;
 use crate::faults;
@@ -97,6 +99,8 @@ pub struct Container {
     first_process: u32,
     user: (u32, u32),
     inspection: ContainerInspectResponse,
+    /// What was checked and has to be mounted; nothing once it is proven.
+    sources: Sources,
     at_the_end: AtTheEnd,
 }
 
@@ -164,6 +168,7 @@ impl DockerBackend {
         check_kind(spec, &image)?;
         self.check_abilities(spec)?;
         let supervisor = self.supervisor_file()?;
+        let sources = Sources::open(spec, &supervisor)?;
         let place = MeetingPlace::make(&self.home.join("run"), &self.owner()?)?;
         let inside = place.inside();
         let ours = OurMounts { supervisor: &supervisor, meeting_place: &inside };
@@ -179,7 +184,7 @@ impl DockerBackend {
         faults::reached("docker.placed");
         let (sent, asked) = switches::spoiled(asked);
         let created = self.engine.create(name, sent);
-        let id = created.map_err(|failure| sees(failure, &inside))?;
+        let id = created.map_err(|failure| gives(sees(failure, &inside), spec))?;
         // From here on the value removes the container, whatever happens.
         let mut container = Container {
             engine: Arc::clone(&self.engine),
@@ -188,6 +193,7 @@ impl DockerBackend {
             first_process: 0,
             user: (0, 0),
             inspection: ContainerInspectResponse::default(),
+            sources,
             at_the_end: AtTheEnd::Remove,
         };
         faults::reached("docker.created");
@@ -200,10 +206,16 @@ impl DockerBackend {
         }
         faults::reached("docker.written");
         container.user = container.find_user(spec, &image)?;
-        container.place.lay_out(&plan::bytes(spec, &image, container.user, lifetime)?)?;
+        container.place.note_user(container.user)?;
+        container.place.lay_out(&plan::bytes(
+            spec,
+            &image,
+            &container.sources,
+            (container.user, lifetime),
+        )?)?;
         faults::reached("docker.planned");
         let started = container.start(&asked, image.id.as_deref().unwrap_or_default());
-        started.map_err(|failure| sees(failure, &inside))?;
+        started.map_err(|failure| gives(sees(failure, &inside), spec))?;
         faults::reached("docker.started");
         let stream = container.meet(&watch)?;
         faults::reached("docker.met");
@@ -412,6 +424,21 @@ fn sees(failure: DockerFailure, inside: &Path) -> DockerFailure {
                     .any(|words| message.to_ascii_lowercase().contains(words)) =>
         {
             DockerFailure::Elsewhere { path: inside.to_owned() }
+        }
+        other => other,
+    }
+}
+
+/// An engine without a driver for GPUs says so in words that name no key.
+fn gives(failure: DockerFailure, spec: &ContainerSpec) -> DockerFailure {
+    match failure {
+        DockerFailure::Refused { message, .. }
+            if spec.limits().gpus.is_some()
+                && ["device driver", "nvidia", "[[gpu"]
+                    .iter()
+                    .any(|words| message.to_ascii_lowercase().contains(words)) =>
+        {
+            DockerFailure::NoGpus { said: message }
         }
         other => other,
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! spec ─► maker (supervisor binary, from memory) ─► process 1 ─► connect ─► observe ─► seal ─► ready
-//!            3 the spec, 4 the socket, 5 the report        └ a fact that does not hold kills it here
+//!                                                          │                      └ here it may wait (`ahead.rs`)
+//!                                                          └ a fact that does not hold kills it here
 //! ```
 //!
 //! Takes a decided [`NativePen`]; gives a [`Pen`] whose facts hold, or nothing: on every failure
@@ -12,19 +13,21 @@
 //! sealed. Until the seal process 1 ends with its first connection, so there is no moment in which a
 //! pen lives that nobody knows of. [`Pen::find`] comes back to it.
 
+mod ahead;
 mod find;
 mod plan;
 mod run_directory;
 mod start;
 pub(crate) mod switches;
 
+pub(crate) use ahead::Ahead;
 pub(crate) use find::look;
-pub use find::{FindError, Found, Survivor, Swept, about, lives, sweep};
+pub use find::{FindError, Found, Survivor, Swept, about, lives, survivors, sweep};
 
 pub(crate) use plan::{helpers, subordinate};
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,6 +39,7 @@ use clawpen_rules::native::NativePen;
 use clawpen_rules::native::ids::IdsRefused;
 use clawpen_wire::pen::Lifetime;
 
+use self::plan::Blueprint;
 use self::run_directory::RunDirectory;
 use super::{Witness, WitnessError};
 use crate::channel::{CallError, Channel, ConnectError};
@@ -169,15 +173,32 @@ enum Directory {
 }
 
 impl Pen {
-    /// Makes a pen and proves it, with a maker that was started `ahead` if there is one. `witness` writes
-    /// down one that is to stay.
-    pub fn start(
+    /// Makes a pen and proves it, or takes one that was made `ahead`. `witness` writes down one that is to
+    /// stay.
+    pub(crate) fn start(
         request: &Request<'_>,
-        ahead: Option<Maker>,
+        ahead: &Ahead,
         witness: Witness<'_>,
     ) -> Result<Self, StartError> {
         start(request, ahead, witness)
             .map_err(|cause| StartError { name: request.name.to_owned(), cause })
+    }
+
+    /// Makes and proves pens for `request` until `count` wait.
+    pub(crate) fn stock(
+        request: &Request<'_>,
+        ahead: &Ahead,
+        count: usize,
+    ) -> Result<(), StartError> {
+        let fill = || {
+            let blueprint = plan::draw(request)?;
+            while ahead.count(request, &blueprint) < count {
+                let proven = prove(request, &blueprint, ahead.maker()?)?;
+                ahead.keep(request, blueprint.clone(), proven);
+            }
+            Ok(())
+        };
+        fill().map_err(|cause| StartError { name: request.name.to_owned(), cause })
     }
 
     /// The connection to process 1.
@@ -199,15 +220,16 @@ impl Pen {
     /// at a process that is closed to observers.
     pub fn look_again(&mut self, request: &Request<'_>) -> Result<Vec<Line>, StartFailure> {
         let report = self.channel().and_then(Channel::facts).map_err(StartFailure::Report)?;
-        let (asked, outside) = if let Some(asked) = self.asked.take() {
-            (asked, None)
+        let (asked, outside, cgroup) = if let Some(asked) = self.asked.take() {
+            (asked, None, None)
         } else {
             let limits = plan::cgroup_limits(self.running.leaf.as_ref(), self.running.pid)?;
-            (plan::asked_of(request)?, facts::outside(self.running.pid, limits).ok())
+            (plan::asked_of(request)?, facts::outside(self.running.pid).ok(), limits)
         };
         let observed = Observed {
             host_namespaces: facts::own_namespaces()?,
             outside,
+            cgroup,
             inside: facts::inside(&report)?,
         };
         let mut seen = rules_facts::compare(&asked, &observed);
@@ -283,24 +305,60 @@ impl Drop for Running {
     }
 }
 
+/// A pen that is what was asked for. Nothing has run in it, nobody else knows of it, and it ends with its value.
+#[derive(Debug)]
+struct Proven {
+    running: Running,
+    channel: Channel,
+    directory: Option<RunDirectory>,
+    asked: Asked,
+    facts: Vec<Line>,
+    /// Its user, as the host numbers him.
+    user: u32,
+}
+
+impl Proven {
+    fn process(&self) -> (u32, BorrowedFd<'_>) {
+        (self.running.pid, self.running.pidfd.as_fd())
+    }
+}
+
 /// The straight line: plan, make, connect, observe, compare, write down, seal, set up.
-fn start(
+fn start(request: &Request<'_>, ahead: &Ahead, witness: Witness<'_>) -> Result<Pen, StartFailure> {
+    // It gets going while we plan, unless there may be no need for one.
+    let maker = if ahead.has_pens() { None } else { Some(ahead.maker()?) };
+    let blueprint = plan::draw(request)?;
+    let proven = match (ahead.take(request, &blueprint), maker) {
+        (Some(proven), _) => proven,
+        (None, Some(maker)) => prove(request, &blueprint, maker)?,
+        (None, None) => prove(request, &blueprint, ahead.maker()?)?,
+    };
+    finish(request, proven, witness)
+}
+
+/// Makes a pen from its plan and compares it with what was asked for.
+fn prove(
     request: &Request<'_>,
-    ahead: Option<Maker>,
-    witness: Witness<'_>,
-) -> Result<Pen, StartFailure> {
+    blueprint: &Blueprint,
+    maker: Maker,
+) -> Result<Proven, StartFailure> {
     let system = |what| move |cause| StartFailure::System { what, cause };
-    // It gets going while we plan.
-    let maker = ahead.map_or_else(Maker::start, Ok)?;
     // Before the control group: a janitor takes groups whose pen has no directory.
-    let directory =
-        RunDirectory::make(request.state_dir).map_err(system("make the pen's own directory"))?;
+    let directory = if blueprint.needs_directory() {
+        let made = RunDirectory::make(request.state_dir);
+        Some(made.map_err(system("make the pen's own directory"))?)
+    } else {
+        None
+    };
     faults::reached("native.directory");
-    let plan::Plan { spec, asked, leaf } = plan::plan(request, &directory)?;
+    let plan::Plan { spec, leaf } = blueprint.furnish(directory.as_ref())?;
     faults::reached("native.planned");
-    let made = start::make(maker, &directory, &spec)?;
+    let made = match &directory {
+        Some(directory) => start::make(maker, directory, &spec)?,
+        None => start::make_nameless(maker, &spec)?,
+    };
     // Until it is proven, whatever fails ends it.
-    let mut running = Running {
+    let running = Running {
         pid: made.pid,
         pidfd: made.pidfd,
         leaf,
@@ -309,20 +367,36 @@ fn start(
     };
     faults::reached("native.made");
     let cgroup = plan::cgroup_limits(running.leaf.as_ref(), running.pid)?;
-    let mut channel = Channel::connect(made.stream, running.pid)?;
-    let look = || Ok((facts::outside(running.pid, cgroup)?, facts::own_namespaces()?));
+    let mut channel = made.stream.connect(running.pid)?;
+    let look = || Ok((facts::outside(running.pid)?, facts::own_namespaces()?));
     let (report, looked) = channel.facts_meanwhile(look).map_err(StartFailure::Report)?;
     let (outside, host_namespaces) = looked.map_err(StartFailure::Observe)?;
     let inside = facts::inside(&report)?;
     let [user, ..] = outside.status.uids;
-    let observed = Observed { host_namespaces, outside: Some(outside), inside };
-    let mut facts = rules_facts::decide(&asked, &observed).map_err(StartFailure::Facts)?;
+    let observed = Observed { host_namespaces, outside: Some(outside), cgroup, inside };
+    let asked = blueprint.asked.clone();
+    let facts = rules_facts::decide(&asked, &observed).map_err(StartFailure::Facts)?;
     faults::reached("native.proven");
+    Ok(Proven { running, channel, directory, asked, facts, user })
+}
+
+/// Gives a proven pen to its owner.
+fn finish(
+    request: &Request<'_>,
+    proven: Proven,
+    witness: Witness<'_>,
+) -> Result<Pen, StartFailure> {
+    let system = |what| move |cause| StartFailure::System { what, cause };
+    let Proven { mut running, mut channel, directory, asked, mut facts, user } = proven;
     match request.lifetime {
         // Nobody comes back; but if we are killed, its control group is found by the directory.
-        Lifetime::UntilDisconnect if running.leaf.is_none() => drop(directory),
-        Lifetime::UntilDisconnect => running.directory = Directory::Made(directory),
+        Lifetime::UntilDisconnect => {
+            running.directory = directory.map_or(Directory::None, Directory::Made);
+        }
         Lifetime::Persistent => {
+            let missing = || io::Error::from(io::ErrorKind::NotFound);
+            let directory =
+                directory.ok_or_else(missing).map_err(system("tell the pen from others"))?;
             let identity = find::identity(running.pid, &directory)
                 .map_err(system("tell the pen from others"))?;
             running.directory = Directory::Made(directory);

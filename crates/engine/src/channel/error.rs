@@ -3,7 +3,7 @@
 use std::io;
 
 use clawpen_wire::supervisor::codec::{DecodeError, EncodeError};
-use clawpen_wire::supervisor::{ErrorCode, Event, Failed, OLDEST_VERSION, VERSION};
+use clawpen_wire::supervisor::{ErrorCode, Event, Failed, VERSION};
 
 /// There is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -18,10 +18,10 @@ pub enum ConnectError {
     #[error("the supervisor did not answer the greeting")]
     Hello(#[source] CallError),
     #[error(
-        "the supervisor chose protocol version {theirs}, we speak {OLDEST_VERSION} to {VERSION}; \
+        "the supervisor chose protocol version {theirs}, we speak {oldest} to {VERSION} with it; \
          recreate the sandbox"
     )]
-    Version { theirs: u16 },
+    Version { theirs: u16, oldest: u16 },
 }
 
 impl ConnectError {

@@ -34,8 +34,8 @@ pub enum Health {
 pub struct Rebuilt {
     /// The corrupt file's new name.
     pub kept: PathBuf,
-    /// How many running sandboxes were written down.
-    pub sandboxes: usize,
+    /// The sandboxes that were written down, by name.
+    pub sandboxes: Vec<String>,
     /// The end of the old audit chain, if it could still be read.
     pub old_head: Option<Head>,
 }
@@ -88,7 +88,7 @@ fn fill(
     survivors: &[Survivor],
     (through, kept): (Option<Head>, &Path),
     now: &Moment,
-) -> Result<usize, DatabaseError> {
+) -> Result<Vec<String>, DatabaseError> {
     let fail = |cause| DatabaseError { path: fresh.to_owned(), cause };
     for left_over in files::with_companions(fresh) {
         // Of an attempt that was cut off; nobody has it open, for we hold the lock.

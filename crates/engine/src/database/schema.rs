@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use super::failure::DatabaseFailure;
 
 /// One text per version. A step that was released never changes.
-pub(super) const STEPS: &[&str] = &[V1];
+pub(super) const STEPS: &[&str] = &[V1, V2];
 
 /// How long to wait before trying again what another process is just doing.
 const LOG_STEP: Duration = Duration::from_millis(2);
@@ -109,6 +109,46 @@ const V1: &str = "
         hash BLOB NOT NULL
     ) STRICT, WITHOUT ROWID;
     INSERT INTO audit_ends VALUES ('base', 0, zeroblob(32)), ('head', 0, zeroblob(32));
+";
+
+/// Approvals. Words, files and names of variables; never a value of a variable.
+const V2: &str = "
+    CREATE TABLE approvals (
+        id TEXT NOT NULL PRIMARY KEY,
+        state TEXT NOT NULL,
+        session TEXT,
+        agent TEXT NOT NULL,
+        door TEXT NOT NULL,
+        client TEXT,
+        command TEXT NOT NULL,
+        cwd TEXT NOT NULL,
+        security TEXT NOT NULL,
+        ask TEXT NOT NULL,
+        fallback TEXT NOT NULL,
+        looks TEXT NOT NULL,
+        coverage TEXT NOT NULL,
+        reasons TEXT NOT NULL,
+        plan TEXT,
+        entries TEXT NOT NULL,
+        remember TEXT NOT NULL,
+        timeout_ms INTEGER NOT NULL,
+        asked INTEGER NOT NULL,
+        asked_boot TEXT,
+        asked_uptime INTEGER,
+        answer TEXT,
+        resolver TEXT,
+        answered INTEGER,
+        answered_boot TEXT,
+        answered_uptime INTEGER,
+        ending TEXT,
+        pid INTEGER NOT NULL,
+        start_time INTEGER NOT NULL,
+        boot_id TEXT NOT NULL,
+        pid_namespace INTEGER NOT NULL,
+        agent_pid INTEGER,
+        agent_start_time INTEGER
+    ) STRICT;
+    CREATE INDEX approvals_by_state ON approvals (state, asked);
 ";
 
 /// The steps a file has seen; fails if it is no file of ours.

@@ -13,8 +13,11 @@ use super::*;
 use crate::audit::{Call, Door, Event, Filter, Reason, Verdict};
 use crate::registry::{DockerIdentity, Identity, Kind, NewRow, RegistryError, State, Survivor};
 
-const NEWER: &[&str] = &[schema::STEPS[0], "CREATE TABLE later (what TEXT) STRICT"];
-const BROKEN: &[&str] = &[schema::STEPS[0], "CREATE TABLE half (x TEXT); CREATE TABLE audit (x)"];
+const NEWER: &[&str] =
+    &[schema::STEPS[0], schema::STEPS[1], "CREATE TABLE later (what TEXT) STRICT"];
+const BROKEN: &[&str] =
+    &[schema::STEPS[0], schema::STEPS[1], "CREATE TABLE half (x TEXT); CREATE TABLE audit (x)"];
+const FIRST: &[&str] = &[schema::STEPS[0]];
 
 #[test]
 fn a_new_database_is_private_and_survives_a_second_open() {
@@ -47,7 +50,7 @@ fn a_newer_database_is_an_error_and_not_one_byte_of_it_changes() {
         let before = contents(&state);
         assert_eq!(
             told(Database::open(state.path())),
-            "a newer clawpen wrote it (schema 2, this one knows 1); it is left as it is, use that \
+            "a newer clawpen wrote it (schema 3, this one knows 2); it is left as it is, use that \
              version"
         );
         assert!(told(examine(state.path())).starts_with("a newer clawpen wrote it"));
@@ -67,7 +70,7 @@ fn a_process_of_the_old_version_stops_writing_when_a_newer_one_has_migrated() {
     assert!(matches!(
         old.registry().begin(&new_row("a"), &now()),
         Err(RegistryError::Database(DatabaseError {
-            cause: DatabaseFailure::Newer { found: 2, known: 1 },
+            cause: DatabaseFailure::Newer { found: 3, known: 2 },
             ..
         }))
     ));
@@ -90,13 +93,27 @@ fn a_migration_is_made_once_and_leaves_a_copy_of_the_old_file() {
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.to_string_lossy().contains("backup"))
         .collect();
-    assert_eq!(copies, [files::suffixed(&file(&state), ".v1-backup")]);
+    assert_eq!(copies, [files::suffixed(&file(&state), ".v2-backup")]);
     assert_eq!(fs::metadata(&copies[0]).unwrap().mode() & 0o777, 0o600);
     let copy = Connection::open(&copies[0]).unwrap();
     let number = |sql: &str| copy.query_row(sql, [], |row| row.get::<_, u32>(0)).unwrap();
-    assert_eq!(number("PRAGMA user_version"), 1);
+    assert_eq!(number("PRAGMA user_version"), 2);
     assert_eq!(number("SELECT count(*) FROM sandboxes"), 1);
     assert_eq!(newer(&state).registry().list().unwrap().len(), 1);
+}
+
+#[test]
+fn a_file_of_the_first_version_keeps_its_rows_and_gets_approvals() {
+    let state = state();
+    let old = Database::open_with(state.path(), files::Missing::Make, FIRST).unwrap().unwrap();
+    old.registry().begin(&new_row("a"), &now()).unwrap();
+    drop(old);
+    let new = Database::open(state.path()).unwrap();
+    assert_eq!(new.registry().list().unwrap().len(), 1);
+    let count = |sql: &str| new.connection.query_row(sql, [], |row| row.get::<_, u32>(0)).unwrap();
+    assert_eq!(count("PRAGMA user_version"), 2);
+    assert_eq!(count("SELECT count(*) FROM approvals"), 0);
+    assert!(files::suffixed(&file(&state), ".v1-backup").exists());
 }
 
 #[test]
@@ -228,7 +245,7 @@ fn a_corrupt_database_is_kept_named_and_rebuilt_from_what_runs() {
         assert_eq!(fs::read(file(&state)).unwrap(), before);
 
         let done = rebuild(state.path(), &[survivor("a")], &now()).unwrap();
-        assert_eq!(done.sandboxes, 1);
+        assert_eq!(done.sandboxes, ["a"]);
         let name = done.kept.file_name().unwrap().to_str().unwrap();
         assert_eq!(name, "clawpen.db.corrupt-1000");
         assert_eq!(fs::read(&done.kept).unwrap(), before);

@@ -10,12 +10,17 @@ use std::time::{Duration, Instant};
 
 use super::packages::{self, Log};
 use super::recipe::{Kind, Part, Recipe};
-use super::{Images, KIND_LABEL, METHOD_LABEL, PARAMETERS_LABEL, RECIPE_LABEL};
+use super::{Images, KIND_LABEL, METHOD_LABEL, PARAMETERS_LABEL, RECIPE_LABEL, short};
 use crate::backend::docker::DockerFailure;
 use crate::backend::docker::engine::{Build, Import};
 
 /// Long enough for a far host, short enough for a person.
 const REACHED_WITHIN: Duration = Duration::from_secs(5);
+
+/// How the directories of what is in the making are called.
+const WORK: &str = "work-";
+/// Under this name the engine has an image's files before it has the image.
+const CONTENT: &str = "clawpen-content";
 
 /// What to make, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +82,20 @@ pub enum BuildError {
     Parts(Vec<String>),
     #[error("{said}; or build with `--offline`")]
     Part { said: String },
+    #[error(
+        "`{name}={value}` names an image to start from, and packages start from none; build with `--method dockerfile` where the engine has or can pull it"
+    )]
+    OtherImageBelow { name: &'static str, value: String },
+    #[error(
+        "the parts {parts} run installers of others, which root must not do outside a container; leave them out with `--offline`, build with `--method dockerfile`, or build as an ordinary user"
+    )]
+    InstallersAsRoot { parts: String },
+    #[error("not by its Dockerfile: {dockerfile}\nnor from Debian packages")]
+    NeitherWay {
+        dockerfile: String,
+        #[source]
+        packages: Box<Self>,
+    },
     #[error("cannot {what} `{}`", .path.display())]
     Local {
         what: &'static str,
@@ -91,7 +110,7 @@ struct Work(PathBuf);
 
 impl Work {
     fn new(home: &Path) -> Result<Self, BuildError> {
-        let path = home.join(format!("work-{}", std::process::id()));
+        let path = home.join(format!("{WORK}{}", std::process::id()));
         let failed = |cause| BuildError::Local { what: "make", path: path.clone(), cause };
         DirBuilder::new().recursive(true).mode(0o755).create(&path).map_err(failed)?;
         Ok(Self(path))
@@ -100,7 +119,7 @@ impl Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        // What stays is found below the state directory, and says what it is by its name.
+        // What stays is taken away by the next build.
         let _unremoved = fs::remove_dir_all(&self.0);
     }
 }
@@ -110,6 +129,7 @@ impl Images {
     pub fn build(&self, order: &Order, tell: &mut dyn FnMut(&str)) -> Result<Built, BuildError> {
         let start = Instant::now();
         let _lock = lock(&self.home, tell)?;
+        self.clear_up()?;
         let path = self.home.join(format!("{}.log", order.recipe.kind()));
         let local = |cause| BuildError::Local { what: "write", path: path.clone(), cause };
         let mut log = Log::new(path.clone(), tell).map_err(local)?;
@@ -126,6 +146,17 @@ impl Images {
         })
     }
 
+    /// Takes away what a build or an unpacking that was killed has left in the engine. With the lock.
+    pub(super) fn clear_up(&self) -> Result<(), DockerFailure> {
+        self.engine.remove_exports(&self.export_mark())?;
+        for tag in self.engine.images()?.iter().flat_map(|image| &image.repo_tags) {
+            if short(tag).split_once(':').is_some_and(|(name, _)| name == CONTENT) {
+                self.engine.remove_image(tag)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Gives the way that worked.
     fn make(&self, order: &Order, log: &mut Log<'_>) -> Result<Method, BuildError> {
         match order.method {
@@ -137,13 +168,24 @@ impl Images {
             Method::Auto => {
                 let built =
                     self.have_below(order, log).and_then(|()| self.by_dockerfile(order, log));
-                match built {
+                let error = match built {
                     Ok(()) => return Ok(Method::Dockerfile),
                     Err(part @ BuildError::Part { .. }) => return Err(part),
-                    Err(error) => log.line(&format!("not by its Dockerfile: {error}")),
-                }
+                    Err(error) => error.to_string(),
+                };
+                log.line(&format!("not by its Dockerfile: {error}"));
                 log.line("making it from Debian packages instead");
-                self.by_packages(order, log).map(|()| Method::Packages)
+                match self.by_packages(order, log) {
+                    Ok(()) => Ok(Method::Packages),
+                    Err(
+                        refused @ (BuildError::OtherImageBelow { .. }
+                        | BuildError::InstallersAsRoot { .. }),
+                    ) => {
+                        let packages = Box::new(refused);
+                        Err(BuildError::NeitherWay { dockerfile: error, packages })
+                    }
+                    Err(failed) => Err(failed),
+                }
             }
         }
     }
@@ -186,14 +228,18 @@ impl Images {
 
     fn by_packages(&self, order: &Order, log: &mut Log<'_>) -> Result<(), BuildError> {
         let recipe = &order.recipe;
-        check_parts(&recipe.parts())?;
+        check(recipe)?;
         let work = Work::new(&self.home)?;
         let archive = work.0.join("root.tar");
         packages::make(recipe, &work.0, &archive, log)?;
-        let content = format!("clawpen-content:{}", recipe.hash());
+        let content = format!("{CONTENT}:{}", recipe.hash());
         log.line("handing the files to the engine");
         let import = Import { archive: &archive, image: &content };
-        self.engine.import(import, &mut |line| log.line(line))?;
+        let imported = self.engine.import(import, &mut |line| log.line(line));
+        imported.map_err(|failure| {
+            log.line(&failure.to_string());
+            log.failed("hand the image's files to the engine")
+        })?;
         let build = Build {
             image: &order.image,
             context: &recipe.config_context(&content),
@@ -203,7 +249,10 @@ impl Images {
         let configured = self.engine.build(build, &mut |line| log.line(line));
         // Its layers stay as long as the image does; only this name goes.
         self.engine.remove_image(&content)?;
-        Ok(configured?)
+        configured.map_err(|failure| {
+            log.line(&failure.to_string());
+            log.failed("configure the image")
+        })
     }
 
     /// Makes an image's files without any engine; for [`Images::export`]'s place.
@@ -213,7 +262,7 @@ impl Images {
         directory: &Path,
         tell: &mut dyn FnMut(&str),
     ) -> Result<(), BuildError> {
-        check_parts(&recipe.parts())?;
+        check(recipe)?;
         let home = Path::new(state_dir).join("clawpen/images");
         let _lock = lock(&home, tell)?;
         let work = Work::new(&home)?;
@@ -246,7 +295,7 @@ fn config_parameters(recipe: &Recipe) -> Vec<(String, String)> {
 }
 
 /// One build at a time below a state directory.
-fn lock(home: &Path, tell: &mut dyn FnMut(&str)) -> Result<File, BuildError> {
+pub(super) fn lock(home: &Path, tell: &mut dyn FnMut(&str)) -> Result<File, BuildError> {
     let path = home.join("lock");
     let failed = |cause| BuildError::Local { what: "lock", path: path.clone(), cause };
     DirBuilder::new().recursive(true).mode(0o700).create(home).map_err(failed)?;
@@ -255,7 +304,19 @@ fn lock(home: &Path, tell: &mut dyn FnMut(&str)) -> Result<File, BuildError> {
         tell("waiting for another build");
         file.lock().map_err(failed)?;
     }
+    // Whoever made these was killed: nobody else builds now.
+    for left in fs::read_dir(home).map_err(failed)?.flatten() {
+        if left.file_name().as_encoded_bytes().starts_with(WORK.as_bytes()) {
+            fs::remove_dir_all(left.path()).map_err(failed)?;
+        }
+    }
     Ok(file)
+}
+
+/// Says what would fail before anything is made.
+fn check(recipe: &Recipe) -> Result<(), BuildError> {
+    check_parts(&recipe.parts())?;
+    packages::refusal(recipe, rustix::process::geteuid()).map_or(Ok(()), Err)
 }
 
 /// Names every part whose host cannot be reached, before anything is fetched. Through a proxy nothing

@@ -4,10 +4,13 @@
 //! `mmdebstrap` unpacks the packages, then runs the image's own `setup.sh` in them: the same steps
 //! that the Dockerfile takes. What it says goes to a log; progress is told line by line.
 
+use std::env;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use rustix::process::Uid;
 
 use super::build::BuildError;
 use super::recipe::{Kind, Recipe};
@@ -29,6 +32,32 @@ const SLIM: &[&str] = &[
     "path-include=/usr/share/man/man1",
 ];
 
+/// Variables that a build needs of the user's.
+const PASSED_ON: &[&str] = &[
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "NPM_CONFIG_REGISTRY",
+];
+
+/// Why packages cannot make this image for that user; the Dockerfile may still do it.
+pub(super) fn refusal(recipe: &Recipe, user: Uid) -> Option<BuildError> {
+    let from = recipe.kind().from();
+    let below = recipe.parameter(from);
+    if below != Recipe::plain(recipe.kind()).parameter(from) {
+        return Some(BuildError::OtherImageBelow { name: from, value: below.to_owned() });
+    }
+    let parts: Vec<&str> = recipe.parts().iter().map(|part| part.name).collect();
+    (user.is_root() && !parts.is_empty())
+        .then(|| BuildError::InstallersAsRoot { parts: parts.join(", ") })
+}
+
 /// Makes `archive`, a whole root file system. Files that are needed for it go to `work`.
 pub(super) fn make(
     recipe: &Recipe,
@@ -44,6 +73,12 @@ pub(super) fn make(
         move |cause| BuildError::Local { what: "write", path, cause }
     };
     let mut command = Command::new("mmdebstrap");
+    // Scripts of packages run as we do, so they get nothing of ours but the way to the network.
+    command.env_clear().envs(PASSED_ON.iter().filter_map(|name| Some((name, env::var_os(name)?))));
+    if !recipe.parts().is_empty() {
+        // Others' installers run too; only here they are somebody else than the user.
+        command.arg("--mode=unshare");
+    }
     command.args(["--variant=minbase", "--skip=output/dev"]);
     command.arg(format!("--include={}", recipe.packages().join(",")));
     command.args(SLIM.iter().map(|option| format!("--dpkgopt={option}")));
@@ -113,8 +148,8 @@ fn is_debian(text: &str) -> bool {
 }
 
 fn has(tool: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(tool).is_file())
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|directory| directory.join(tool).is_file())
 }
 
 /// Everything that is said while an image is made: all of it into a file, the gist to the caller.
@@ -173,6 +208,19 @@ fn run(command: &mut Command, log: &mut Log<'_>) -> Result<(), BuildError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packages_make_what_they_say_and_run_no_installers_as_root() {
+        let (root, user) = (Uid::ROOT, Uid::from_raw(1000));
+        let refused = |recipe: &Recipe, user| refusal(recipe, user).map(|error| error.to_string());
+        let common = Recipe::plain(Kind::Common);
+        assert!(refused(&common, root).unwrap().contains("pnpm, bun, brew"));
+        assert_eq!(refused(&common, user), None);
+        let offline = common.offline();
+        assert_eq!(refused(&offline, root), None);
+        let other = offline.with("BASE_IMAGE", "my/base").unwrap();
+        assert!(refused(&other, user).unwrap().contains("`BASE_IMAGE=my/base`"));
+    }
 
     #[test]
     fn only_debians_own_sources_are_taken() {

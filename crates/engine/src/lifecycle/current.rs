@@ -3,12 +3,14 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use clawpen_rules::backend::Backend;
 use clawpen_rules::config::fingerprint::{Directories, Fingerprint};
 use clawpen_rules::config::own::OwnSettings;
-use clawpen_rules::config::sandbox::{PruneConfig, SandboxConfig, Scope, WorkspaceAccess};
+use clawpen_rules::config::sandbox::{Owner, PruneConfig, SandboxConfig, Scope, WorkspaceAccess};
 use clawpen_rules::config::setting::Layer;
+use clawpen_rules::container::WorkspaceLabel;
 use clawpen_rules::explain::stronger;
 use clawpen_rules::ids::AgentId;
 use clawpen_rules::session::Session;
@@ -32,30 +34,33 @@ pub struct Current {
 #[derive(Debug)]
 pub struct Currents<'a> {
     store: &'a Store,
-    agents: RefCell<HashMap<AgentId, Option<OfAgent>>>,
+    agents: RefCell<HashMap<AgentId, Option<Rc<OfAgent>>>>,
+    /// Whose directories there are, by agent: nearly always one owner's.
+    owned: RefCell<HashMap<AgentId, (Owner, Rc<SandboxConfig>)>>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct OfAgent {
-    sandbox: SandboxConfig,
+    sandbox: Rc<SandboxConfig>,
     own: OwnSettings,
     workspace: String,
 }
 
 impl<'a> Currents<'a> {
     pub fn new(store: &'a Store) -> Self {
-        Self { store, agents: RefCell::new(HashMap::new()) }
+        Self { store, agents: RefCell::default(), owned: RefCell::default() }
     }
 
     /// What the sandbox of a row would be now; `None` if the config has no answer.
     pub fn of(&self, row: &Row) -> Option<Current> {
-        let mut agent = self.agent(&self.owner(row))?;
-        let sandbox = &mut agent.sandbox;
-        let scope = sandbox.scope.value;
-        let layout = layout(sandbox, row, &agent.workspace);
-        if let Some(owner) = owner(layout.mounted()) {
-            sandbox.docker.run_as_owner(owner);
-        }
+        let id = self.owner(row);
+        let agent = self.agent(&id)?;
+        let scope = agent.sandbox.scope.value;
+        let layout = layout(&agent.sandbox, row, &agent.workspace);
+        let sandbox = match owner(layout.mounted()) {
+            Some(owner) => self.owned_by(owner, &id, &agent),
+            None => Rc::clone(&agent.sandbox),
+        };
         let backend = row.backend;
         let is_everyones = match (scope, sandbox.workspace_access.value) {
             (Scope::Shared, WorkspaceAccess::ReadOnly | WorkspaceAccess::ReadWrite) => false,
@@ -64,7 +69,7 @@ impl<'a> Currents<'a> {
         let fingerprint = is_everyones.then(|| {
             let directories =
                 Directories { workspace: layout.mounted(), agent_workspace: layout.agent() };
-            let shape = Fingerprint::of_shell(sandbox, directories);
+            let shape = Fingerprint::of_shell(&sandbox, directories);
             shape.with_own(&own_settings(&agent.own, backend)).to_string()
         });
         Some(Current {
@@ -76,7 +81,7 @@ impl<'a> Currents<'a> {
 
     /// The limits of the agent that owns a sandbox; `None` if its config has no meaning.
     pub fn limits(&self, row: &Row) -> Option<PruneConfig> {
-        Some(self.agent(&self.owner(row))?.sandbox.prune)
+        Some(self.agent(&self.owner(row))?.sandbox.prune.clone())
     }
 
     /// The private workspace of a row, if the config still says that it is that and no agent's own.
@@ -100,19 +105,39 @@ impl<'a> Currents<'a> {
         row.agent.clone().unwrap_or_else(of_session)
     }
 
-    fn agent(&self, id: &AgentId) -> Option<OfAgent> {
+    /// The settings of an agent whose directory belongs to `owner`.
+    fn owned_by(&self, owner: Owner, id: &AgentId, agent: &OfAgent) -> Rc<SandboxConfig> {
+        let mut known = self.owned.borrow_mut();
+        if let Some((of, sandbox)) = known.get(id)
+            && *of == owner
+        {
+            return Rc::clone(sandbox);
+        }
+        let mut sandbox = SandboxConfig::clone(&agent.sandbox);
+        sandbox.docker.run_as_owner(owner);
+        let sandbox = Rc::new(sandbox);
+        known.insert(id.clone(), (owner, Rc::clone(&sandbox)));
+        sandbox
+    }
+
+    fn agent(&self, id: &AgentId) -> Option<Rc<OfAgent>> {
         let mut known = self.agents.borrow_mut();
-        let found = known.entry(id.clone()).or_insert_with(|| {
+        if let Some(found) = known.get(id) {
+            return found.clone();
+        }
+        let work_out = || {
             let Store { locations, loaded } = self.store;
             let sandbox =
                 SandboxConfig::resolve(&loaded.config, Some(id), &locations.state_dir).ok()?;
-            Some(OfAgent {
-                sandbox,
+            Some(Rc::new(OfAgent {
+                sandbox: Rc::new(sandbox),
                 own: loaded.own.resolve(id),
                 workspace: locations.agent_workspace(&loaded.config, id).value,
-            })
-        });
-        found.clone()
+            }))
+        };
+        let found = work_out();
+        known.insert(id.clone(), found.clone());
+        found
     }
 
     /// The configured backend. A sandbox that was asked for on another one has a name that says so,
@@ -159,6 +184,10 @@ pub(crate) fn own_settings(own: &OwnSettings, backend: Backend) -> Vec<(&'static
     let mut settings = Vec::new();
     if !own.env_allow.value.is_empty() {
         settings.push(("envAllow", own.env_allow.value.join(",")));
+    }
+    let label = own.docker.workspace_label.value;
+    if backend == Backend::Docker && label != WorkspaceLabel::None {
+        settings.push(("workspaceLabel", label.as_str().to_owned()));
     }
     if backend == Backend::Native {
         let rootfs = own.native.rootfs.as_ref().map(|rootfs| rootfs.value.clone());

@@ -11,7 +11,8 @@
 //! for the next time.
 
 use std::collections::{BTreeSet, HashSet};
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::Path;
 
 use super::about::About;
 use super::lock::NameLock;
@@ -28,8 +29,8 @@ pub struct Recovered {
     pub rows: Vec<String>,
     /// Leftovers that no row named.
     pub leftovers: usize,
-    /// Sandboxes that live and were written down again.
-    pub survivors: usize,
+    /// Sandboxes that live and were written down again, by name.
+    pub survivors: Vec<String>,
     /// What could not be put right.
     pub problems: Vec<String>,
     /// The rows that are left, and of each pen that lives what its first process told: a listing need
@@ -72,7 +73,7 @@ impl Lifecycle<'_> {
         }
         self.sweep_native(&mut found)?;
         self.sweep_docker(&mut found)?;
-        if !found.rows.is_empty() || found.survivors > 0 {
+        if !found.rows.is_empty() || !found.survivors.is_empty() {
             // Others may have been at work too; what is told must be what is written.
             let rows = self.registry().list()?.into_iter();
             found.left = rows.map(|row| (row, None)).collect();
@@ -113,6 +114,10 @@ impl Lifecycle<'_> {
             // A container that is gone; one that stopped is not, and neither is one whose engine is
             // silent.
             (State::Ready, Some(Identity::Docker(identity))) => {
+                let home = docker_home(self.state_dir);
+                if docker::noted_process(&home, &identity.container_id).is_some() {
+                    return right(None);
+                }
                 let engine = self.engines.docker_of(identity, self.state_dir);
                 let seen = engine.and_then(|engine| engine.look(&identity.container_id));
                 if matches!(seen, Ok(Sight::Absent)) { wrong } else { right(None) }
@@ -125,8 +130,9 @@ impl Lifecycle<'_> {
             Identity::Native(identity) => Some(Path::new(&identity.socket).parent()?.to_owned()),
             Identity::Docker(_) => None,
         };
-        let known: BTreeSet<PathBuf> =
-            found.left.iter().filter_map(|(row, _)| directory(row)).collect();
+        // By name: each of a thousand is looked up once, and paths are slow to compare.
+        let names = |(row, _): &(Row, _)| Some(directory(row)?.file_name()?.to_owned());
+        let known: BTreeSet<OsString> = found.left.iter().filter_map(names).collect();
         let is_known = |path: &Path| {
             let rows = self.registry().list();
             // A doubt never removes anything.
@@ -214,15 +220,15 @@ impl Lifecycle<'_> {
             About::parse(about).and_then(|about| about.survivor(identity.clone(), protocol));
         let taken = match &survivor {
             Some(survivor) => self.registry().take_in(std::slice::from_ref(survivor))?,
-            None => 0,
+            None => Vec::new(),
         };
-        found.survivors += taken;
-        if taken == 0 {
+        if taken.is_empty() {
             match self.engines.end(&identity, self.state_dir) {
                 Ok(()) => found.leftovers += 1,
                 Err(error) => found.problems.push(chain(&error)),
             }
         }
+        found.survivors.extend(taken);
         Ok(())
     }
 }

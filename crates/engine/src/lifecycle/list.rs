@@ -1,6 +1,8 @@
 //! What there is: every row with what is found of it, and what the reference has made.
 
+use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clawpen_rules::reuse::State as Running;
@@ -8,7 +10,7 @@ use clawpen_rules::reuse::State as Running;
 use super::current::{Current, Currents};
 use super::janitor::chain;
 use super::{EnsureError, Lifecycle, Recovered};
-use crate::backend::docker::Sight;
+use crate::backend::docker::{DockerBackend, ImageState, Sight};
 use crate::backend::{docker, docker_home};
 use crate::process_identity::{self, Living};
 use crate::registry::{Foreign, Identity, Kind, Liveness, Row, State};
@@ -36,6 +38,8 @@ pub struct Listed {
     pub idle: Duration,
     /// What the config would make of it now.
     pub current: Option<Current>,
+    /// How it stands to its image's name; `None` if there is none, or nobody could say.
+    pub image: Option<ImageState>,
 }
 
 /// Whose it is.
@@ -50,12 +54,44 @@ pub enum Origin {
 pub enum Condition {
     Running,
     Stopped,
+    /// It runs, and nobody has proven it since it was started. The next call starts it anew.
+    Unproven,
     /// It is written down and not there.
     Gone,
     /// Somebody is making or removing it right now.
     Changing(State),
     /// Nobody could say: the engine's error.
     Unknown(String),
+}
+
+/// Answers for many rows; each engine and each image is asked once.
+#[derive(Default)]
+struct ImageStates {
+    engines: HashMap<String, Option<Containers>>,
+    states: HashMap<(String, String, String), Option<ImageState>>,
+}
+
+/// An engine, and what each of our containers there was made from.
+struct Containers {
+    engine: Arc<DockerBackend>,
+    image_ids: HashMap<String, String>,
+}
+
+impl ImageStates {
+    fn of(&mut self, lifecycle: &Lifecycle<'_>, row: &Row) -> Option<ImageState> {
+        let Some(Identity::Docker(identity)) = &row.identity else { return None };
+        let containers = self.engines.entry(identity.endpoint.clone()).or_insert_with(|| {
+            let engine = lifecycle.engines.docker_of(identity, lifecycle.state_dir).ok()?;
+            let ours = engine.ours().ok()?.into_iter();
+            let image_ids = ours.map(|seen| (seen.id, seen.image_id)).collect();
+            Some(Containers { engine, image_ids })
+        });
+        let containers = containers.as_ref()?;
+        let id = containers.image_ids.get(&identity.container_id)?;
+        let key = (identity.endpoint.clone(), row.image.clone(), id.clone());
+        let state = || containers.engine.image_state(&row.image, id).ok();
+        *self.states.entry(key).or_insert_with(state)
+    }
 }
 
 impl Lifecycle<'_> {
@@ -66,21 +102,20 @@ impl Lifecycle<'_> {
         let mut problems = recovered.problems.clone();
         let imported = self.registry().import(Path::new(self.state_dir))?;
         problems.extend(imported.problems.iter().map(|problem| chain(problem)));
-        let leases = self.registry().all_leases()?;
+        let calls = self.calls_in_flight()?;
         let now = self.clock.now();
+        let mut images = ImageStates::default();
         let mut sandboxes = Vec::new();
         for (row, living) in rows.into_iter().filter(|(row, _)| row.kind == kind) {
             let (condition, memory) = self.condition(&row, living);
-            let is_alive = |lease: &&crate::registry::Lease| {
-                lease.name == row.name && lease.holder.liveness() != Liveness::Dead
-            };
             sandboxes.push(Listed {
                 condition,
                 memory,
-                calls: leases.iter().filter(is_alive).count(),
+                calls: calls.get(&row.name).copied().unwrap_or_default(),
                 age: now.since(&row.created),
                 idle: now.since(&row.last_used),
                 current: currents.of(&row),
+                image: images.of(self, &row),
                 origin: Origin::Ours(Box::new(row)),
             });
         }
@@ -92,10 +127,23 @@ impl Lifecycle<'_> {
                 age: now.since(&foreign.created),
                 idle: now.since(&foreign.last_used),
                 current: None,
+                image: None,
                 origin: Origin::Reference(Box::new(foreign)),
             });
         }
         Ok(Listing { sandboxes, recovered, problems })
+    }
+
+    /// How many calls of living processes are in flight, by sandbox.
+    fn calls_in_flight(&self) -> Result<HashMap<String, usize>, EnsureError> {
+        let mut calls = HashMap::new();
+        for lease in self.registry().all_leases()? {
+            match lease.holder.liveness() {
+                Liveness::Dead => {}
+                Liveness::Alive | Liveness::Unknown => *calls.entry(lease.name).or_default() += 1,
+            }
+        }
+        Ok(calls)
     }
 
     fn condition(&self, row: &Row, living: Option<Living>) -> (Condition, Option<u64>) {
@@ -110,6 +158,7 @@ impl Lifecycle<'_> {
         let condition = match state {
             Ok(Some(Running::Running)) => Condition::Running,
             Ok(Some(Running::Stopped)) => Condition::Stopped,
+            Ok(Some(Running::Unproven)) => Condition::Unproven,
             Ok(None) => Condition::Gone,
             Err(error) => Condition::Unknown(chain(&error)),
         };
@@ -144,6 +193,17 @@ impl Lifecycle<'_> {
 }
 
 impl Listed {
+    /// Whether something runs there, proven or not.
+    pub const fn is_running(&self) -> bool {
+        match self.condition {
+            Condition::Running | Condition::Unproven => true,
+            Condition::Stopped
+            | Condition::Gone
+            | Condition::Changing(_)
+            | Condition::Unknown(_) => false,
+        }
+    }
+
     pub fn name(&self) -> &str {
         match &self.origin {
             Origin::Ours(row) => &row.name,
@@ -163,10 +223,23 @@ impl Listed {
         }
     }
 
+    /// Whether its image's name still leads to what it was made from, as far as anybody knows.
+    fn has_image(&self) -> bool {
+        match self.image {
+            None | Some(ImageState::Current) => true,
+            Some(ImageState::Rebuilt | ImageState::Deleted) => false,
+        }
+    }
+
+    /// Whether making it anew would give something else.
+    pub fn is_outdated(&self) -> bool {
+        self.is_stale() == Some(true) || self.image == Some(ImageState::Rebuilt)
+    }
+
     /// Whether it runs the image that the config names now.
     pub fn has_current_image(&self) -> bool {
         match (&self.origin, &self.current) {
-            (Origin::Ours(row), Some(current)) => row.image == current.image,
+            (Origin::Ours(row), Some(current)) => row.image == current.image && self.has_image(),
             (Origin::Ours(_) | Origin::Reference(_), _) => true,
         }
     }

@@ -1,8 +1,11 @@
 //! What is there of a sandbox that is written down, in the words of `rules::reuse`.
 
+use clawpen_rules::backend::Backend;
 use clawpen_rules::reuse::{self, Activity, Container, Mounts, Reach, Seen};
 use clawpen_rules::timestamp::Moment;
-use clawpen_wire::supervisor::{OLDEST_VERSION, ProcessEntry, ProcessState, VERSION};
+use clawpen_wire::supervisor::{
+    IDENTIFY_VERSION, OLDEST_VERSION, ProcessEntry, ProcessState, VERSION,
+};
 
 use super::about::About;
 use super::{EnsureError, Lifecycle, Wanted};
@@ -65,7 +68,12 @@ impl Lifecycle<'_> {
                 let engine = engine.map_err(|cause| reach(cause.into()))?;
                 match engine.look(&identity.container_id).map_err(|cause| reach(cause.into()))? {
                     Sight::Absent => Ok(None),
-                    Sight::Ours(seen) if seen.running => Ok(Some(reuse::State::Running)),
+                    // Whoever proves it right now may have been faster than our question.
+                    Sight::Ours(seen) if seen.running => {
+                        let proven = docker::noted_process(&home, &identity.container_id);
+                        let unproven = reuse::State::Unproven;
+                        Ok(Some(proven.map_or(unproven, |_| reuse::State::Running)))
+                    }
                     Sight::Ours(_) => Ok(Some(reuse::State::Stopped)),
                     Sight::OfReference(_) | Sight::Stranger => {
                         let name = row.name.clone();
@@ -120,7 +128,12 @@ impl Lifecycle<'_> {
 }
 
 fn reach(row: &Row, wanted: &Wanted<'_>) -> Reach {
-    let spoken = u32::from(OLDEST_VERSION)..=u32::from(VERSION);
+    // A container whose supervisor cannot say which files it was given is not used again.
+    let oldest = match row.backend {
+        Backend::Docker => IDENTIFY_VERSION,
+        Backend::Native | Backend::Ssh | Backend::OpenShell | Backend::Kubernetes => OLDEST_VERSION,
+    };
+    let spoken = u32::from(oldest)..=u32::from(VERSION);
     if row.backend != wanted.row.backend {
         Reach::OtherBackend
     } else if !spoken.contains(&row.protocol) {

@@ -27,6 +27,11 @@ pub enum ViewError {
         #[source]
         cause: io::Error,
     },
+    #[error(
+        "`{}` was put in the place of a directory after it was checked; look who may write beside it",
+        .path.display()
+    )]
+    Changed { path: PathBuf },
     #[error("cannot read the list of mounts")]
     Mounts(#[source] io::Error),
     #[error("cannot make sense of the list of mounts")]
@@ -101,6 +106,13 @@ impl Host {
     pub(super) fn real(&self, path: &Path) -> Result<PathBuf, ViewError> {
         let path = self.at(path);
         fs::canonicalize(&path).map_err(|cause| ViewError::Look { path, cause })
+    }
+
+    /// The same for a path in which no link was when it was decided on: what a link leads to now was
+    /// never checked.
+    pub(super) fn unchanged(&self, path: &Path) -> Result<PathBuf, ViewError> {
+        let real = self.real(path)?;
+        if real == self.at(path) { Ok(real) } else { Err(ViewError::Changed { path: real }) }
     }
 
     /// The entries of a directory by name; those that are no text are passed over.

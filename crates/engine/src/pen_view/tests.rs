@@ -60,7 +60,8 @@ fn machine() -> tempfile::TempDir {
     directory
 }
 
-fn pen(docker: &str, machine: &std::path::Path, rootfs: Option<&str>) -> NativePen {
+/// A pen of a config, with its workspace at `state/sandboxes/main` below `machine`.
+pub(crate) fn pen(docker: &str, machine: &std::path::Path, rootfs: Option<&str>) -> NativePen {
     let text = format!("{{agents: {{defaults: {{sandbox: {{docker: {docker}}}}}}}}}");
     let config = Config::from_tree(json5::parse(&text, FileId(0)).unwrap().root, vec![]);
     let session = Session::resolve(&config, "agent:main:main");

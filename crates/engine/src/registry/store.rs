@@ -154,15 +154,15 @@ impl Registry<'_> {
         self.change(name, generation, |sql, _| Ok(touch(sql, name, session, now)?))
     }
 
-    /// Writes down sandboxes that run and are not known, in one go.
-    pub fn take_in(&self, survivors: &[Survivor]) -> Result<usize, RegistryError> {
+    /// Writes down sandboxes that run and are not known, in one go; gives their names.
+    pub fn take_in(&self, survivors: &[Survivor]) -> Result<Vec<String>, RegistryError> {
         self.database.write(|sql| {
-            let mut taken = 0;
+            let mut taken = Vec::new();
             for survivor in survivors {
                 if current(sql, &survivor.row.name)?.is_none() {
                     let Survivor { row, identity, protocol, created } = survivor;
                     insert_ready(sql, row, (identity, *protocol), created)?;
-                    taken += 1;
+                    taken.push(row.name.clone());
                 }
             }
             Ok(taken)

@@ -8,6 +8,18 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::*;
 
 #[test]
+fn a_socket_listens_or_is_connected() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = crate::beneath::open_root(directory.path()).unwrap();
+    let listener = listen(place.as_fd(), OsStr::new("s")).unwrap();
+    let (one, other) = pair(Kind::Stream).unwrap();
+    let connected = connect(place.as_fd(), OsStr::new("s")).unwrap();
+    let found =
+        [&listener, &one, &other, &connected].map(|socket| is_listening(socket.as_fd()).unwrap());
+    assert_eq!(found, [true, false, false, false]);
+}
+
+#[test]
 fn a_long_directory_is_no_obstacle_and_the_peer_is_known() {
     let directory = tempfile::tempdir().unwrap();
     let deep = directory.path().join("d".repeat(200));

@@ -7,7 +7,8 @@
 
 use super::file::NewEntry;
 use super::{Findings, InlineRule};
-use crate::command::ProgramFiles;
+use crate::approval::file::Binding;
+use crate::command::{ContentHash, ProgramFiles};
 use crate::exec_host::{HostExec, Security};
 
 /// The entries to store after a person said "always". Empty if there is nothing to remember: the
@@ -25,4 +26,36 @@ pub fn entries(
     }
     let remembered = analysis.remember(files).into_iter();
     remembered.map(|entry| NewEntry::remembered(entry, analysis.cwd())).collect()
+}
+
+/// What an entry is made of, kept until a person has answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    pub executable: String,
+    pub argv: Vec<String>,
+    pub cwd: String,
+    pub pin: ContentHash,
+}
+
+impl Kept {
+    /// Takes an entry of [`entries`] apart; `None` for one that a person wrote, which nobody asks
+    /// about.
+    pub fn of(entry: &NewEntry) -> Option<Self> {
+        let pin = entry.pin()?;
+        match entry.binding() {
+            Binding::Exact { executable, argv, cwd } => Some(Self {
+                executable: executable.clone(),
+                argv: argv.clone(),
+                cwd: cwd.clone(),
+                pin,
+            }),
+            Binding::Pattern | Binding::NotUnderstood { .. } => None,
+        }
+    }
+
+    /// The entry again: as narrow as it was, bound to words, directory and content.
+    pub fn entry(self) -> NewEntry {
+        let Self { executable, argv, cwd, pin } = self;
+        NewEntry::exact(executable, argv, cwd, pin)
+    }
 }

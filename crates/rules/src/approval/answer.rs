@@ -18,6 +18,14 @@ pub enum Answer {
     Silence,
 }
 
+/// What a person can say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Word {
+    AllowOnce,
+    AllowAlways,
+    Deny,
+}
+
 /// Whether the text looked as if it hid something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Looks {
@@ -52,12 +60,42 @@ pub enum Denied {
 impl Answer {
     /// The word that crosses the wire.
     pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "allow-once" => Some(Self::AllowOnce),
-            "allow-always" => Some(Self::AllowAlways),
-            "deny" => Some(Self::Deny),
-            _ => None,
+        Word::parse(text).map(Self::from)
+    }
+}
+
+impl From<Word> for Answer {
+    fn from(word: Word) -> Self {
+        match word {
+            Word::AllowOnce => Self::AllowOnce,
+            Word::AllowAlways => Self::AllowAlways,
+            Word::Deny => Self::Deny,
         }
+    }
+}
+
+impl Word {
+    pub const ALL: [Self; 3] = [Self::AllowOnce, Self::AllowAlways, Self::Deny];
+
+    /// Exact spelling only.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|word| word.as_str() == text)
+    }
+
+    /// As it crosses the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AllowOnce => "allow-once",
+            Self::AllowAlways => "allow-always",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+impl Looks {
+    /// What signs of hiding come to.
+    pub const fn of(signs: &[crate::command::Obfuscation]) -> Self {
+        if signs.is_empty() { Self::Plain } else { Self::Obfuscated }
     }
 }
 

@@ -153,7 +153,12 @@ impl ApprovalsFile {
     }
 
     pub fn has_token(&self) -> bool {
-        self.socket("token").is_some()
+        self.token().is_some()
+    }
+
+    /// What a client of the socket must know. Not to be printed.
+    pub fn token(&self) -> Option<&str> {
+        self.socket("token")
     }
 
     fn socket(&self, key: &str) -> Option<&str> {

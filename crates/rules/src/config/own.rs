@@ -9,6 +9,7 @@ use super::load::{self, Finding, Invalid, LoadError};
 use super::schema::{self, keys};
 use super::setting::{Layer, Origin, Setting};
 use super::tree::{At, FileId, Node, Value};
+use crate::container::WorkspaceLabel;
 use crate::ids::AgentId;
 use crate::workspace::removal::{RemovalPolicy, Removed};
 
@@ -34,6 +35,7 @@ pub struct OwnSettings {
     /// `tools.exec` and `tools.fs` widen a profile, as the reference's older release does.
     pub implicit_tool_grants: Setting<bool>,
     pub native: NativeSettings,
+    pub docker: DockerSettings,
     /// When the sandbox of a session is made.
     pub start: Setting<Start>,
     /// What becomes of private workspaces.
@@ -71,6 +73,13 @@ pub struct NativeSettings {
     pub rootfs: Option<Setting<String>>,
     /// Layers that must be in force although the floor does not ask for them.
     pub require: Option<Setting<Vec<String>>>,
+}
+
+/// `docker`: what only containers have, and the reference's config has no key for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DockerSettings {
+    /// How the engine labels the workspace.
+    pub workspace_label: Setting<WorkspaceLabel>,
 }
 
 /// `audit`: how long records are kept. One chain serves all agents, so there are no layers.
@@ -145,6 +154,13 @@ impl OwnConfig {
             require: pick_in(&layers, "native", "require")
                 .and_then(|(at, origin)| Some(Setting::new(at.strings()?, origin))),
         };
+        let label = pick_in(&layers, "docker", "workspaceLabel").and_then(|(at, origin)| {
+            Some(Setting::new(WorkspaceLabel::parse(at.node.as_str()?)?, origin))
+        });
+        let no_label = || {
+            Setting::new(WorkspaceLabel::None, Origin::built_in("defaults.docker.workspaceLabel"))
+        };
+        let docker = DockerSettings { workspace_label: label.unwrap_or_else(no_label) };
         let start = pick("start")
             .and_then(|(at, origin)| Some(Setting::new(Start::parse(at.node.as_str()?)?, origin)))
             .unwrap_or_else(|| Setting::new(Start::Lazy, Origin::built_in("defaults.start")));
@@ -155,6 +171,7 @@ impl OwnConfig {
             ask_in_sandbox,
             implicit_tool_grants,
             native,
+            docker,
             start,
             workspaces,
         }

@@ -5,7 +5,8 @@
 use super::limits::{configured_limits, ulimit};
 use super::refused::refused;
 use super::{
-    ContainerRefused, ContainerSpec, Identity, Limits, Network, RootFilesystem, SpecProblem, shape,
+    ContainerRefused, ContainerSpec, Identity, Limits, Network, RootFilesystem, SpecProblem,
+    WorkspaceLabel, shape,
 };
 use crate::config::sandbox::{DockerConfig, Ulimit};
 use crate::config::setting::{Origin, Setting};
@@ -41,6 +42,7 @@ pub struct ContainerBuilder<'a> {
     limits: Limits,
     ulimits: Vec<(String, Setting<Ulimit>)>,
     binds: Vec<Setting<String>>,
+    workspace_label: WorkspaceLabel,
     setup: Option<String>,
 }
 
@@ -80,6 +82,7 @@ impl<'a> ContainerBuilder<'a> {
             limits: Limits::default(),
             ulimits: Vec::new(),
             binds: Vec::new(),
+            workspace_label: WorkspaceLabel::None,
             setup: None,
         }
     }
@@ -225,6 +228,13 @@ impl<'a> ContainerBuilder<'a> {
         self
     }
 
+    /// Lets the engine label the layout's own mounts.
+    #[must_use]
+    pub fn label_workspace(mut self, label: WorkspaceLabel) -> Self {
+        self.workspace_label = label;
+        self
+    }
+
     /// Runs a script in it once it is started; a blank one counts as none.
     #[must_use]
     pub fn setup(mut self, script: &str) -> Self {
@@ -242,7 +252,7 @@ impl<'a> ContainerBuilder<'a> {
         let binds = self.checked_binds(policy, files)?;
         self.check_isolation()?;
         self.check_places(&binds)?;
-        self.check_workspace(policy, files)?;
+        let workspaces = self.check_workspace(policy, files)?;
         self.check_words()?;
         let network = self.checked_network()?;
         let mut limits = self.limits.clone();
@@ -268,6 +278,8 @@ impl<'a> ContainerBuilder<'a> {
             limits,
             workdir: self.layout.workdir().to_owned(),
             mounts: self.layout.mounts(),
+            workspace_label: self.workspace_label,
+            workspaces,
             binds,
             setup: self.setup,
         };
@@ -318,16 +330,21 @@ impl<'a> ContainerBuilder<'a> {
         })
     }
 
-    /// Checks that no workspace shows what no sandbox may see.
+    /// Checks that no workspace shows what no sandbox may see, and gives what was looked at.
     fn check_workspace(
         &self,
         policy: &BindPolicy,
         files: &impl HostFiles,
-    ) -> Result<(), ContainerRefused> {
+    ) -> Result<Vec<String>, ContainerRefused> {
+        let mut real = Vec::new();
         for mount in self.layout.mounts() {
-            let Err(refusal) = mounts::decide_workspace(&mount.source, mount.access, policy, files)
-            else {
-                continue;
+            let decided = mounts::decide_workspace(&mount.source, mount.access, policy, files);
+            let refusal = match decided {
+                Ok(path) => {
+                    real.push(path);
+                    continue;
+                }
+                Err(refusal) => refusal,
             };
             let origin = self.directory_origin(&mount.source);
             let path = mount.source;
@@ -344,7 +361,7 @@ impl<'a> ContainerBuilder<'a> {
             };
             return Err(refused(problem, origin));
         }
-        Ok(())
+        Ok(real)
     }
 
     /// What set a directory of the layout, if known.

@@ -64,11 +64,17 @@ impl ContainerSpec {
     pub(crate) fn mount_args(&self) -> Vec<String> {
         let mut args = Vec::new();
         for mount in &self.mounts {
-            let mode = match mount.access {
-                Access::ReadOnly => ":ro",
-                Access::ReadWrite => "",
+            let access = match mount.access {
+                Access::ReadOnly => Some("ro"),
+                Access::ReadWrite => None,
             };
-            push(&mut args, "-v", &format!("{}:{}{mode}", mount.source, mount.target));
+            let options: Vec<&str> =
+                access.into_iter().chain(self.workspace_label.option()).collect();
+            let options = match options.join(",") {
+                none if none.is_empty() => none,
+                some => format!(":{some}"),
+            };
+            push(&mut args, "-v", &format!("{}:{}{options}", mount.source, mount.target));
         }
         args
     }

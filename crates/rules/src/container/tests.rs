@@ -47,6 +47,26 @@ fn an_unconfigured_builder_gives_less_than_the_defaults() {
 }
 
 #[test]
+fn a_label_stands_at_each_mount_of_the_workspace() {
+    for (access, label, expected) in [
+        (
+            WorkspaceAccess::ReadOnly,
+            WorkspaceLabel::Shared,
+            "-v /state/sandboxes/s-1:/workspace:ro,z -v /home/u/ws:/agent:ro,z",
+        ),
+        (WorkspaceAccess::ReadWrite, WorkspaceLabel::Private, "-v /home/u/ws:/workspace:Z"),
+    ] {
+        let layout = layout(access, "/workspace");
+        let config = resolve("{}");
+        let policy = policy(&config, &layout);
+        let image = config.docker.image.clone();
+        let builder = ContainerSpec::locked_down(identity(&config), &layout, image);
+        let spec = builder.label_workspace(label).build(&policy, &files()).unwrap();
+        assert_eq!(spec.mount_args().join(" "), expected);
+    }
+}
+
+#[test]
 fn every_opened_door_is_said() {
     doors("{readOnlyRoot: false}", &[OpenDoor::WritableRoot]);
     doors("{network: ''}", &[OpenDoor::EngineNetwork]);

@@ -3,8 +3,9 @@
 use super::floor::need;
 use super::kernel::{Capabilities, Limit, MountFact, Status};
 use super::{
-    Asked, Below, CgroupLimits, Fact, GroupsAsked, Holds, InterfaceKind, Interfaces, LandlockAsked,
-    LandlockEffect, Line, Memory, MountAsked, MountsAsked, Observed, Outside, Process, Sealing,
+    Asked, Below, CgroupLimits, Fact, FileId, GroupsAsked, Holds, InterfaceKind, Interfaces,
+    LandlockAsked, LandlockEffect, Line, Memory, MountAsked, MountsAsked, Observed, Process,
+    Sealing, SourceAsked,
 };
 use crate::backend::Backend;
 use crate::native::ids::Range;
@@ -118,13 +119,19 @@ impl Table<'_> {
             }
             (Some(_), None) | (None, _) => true,
         };
+        // Where it is known, whoever cannot be seen is not him.
+        let is_expected = self.asked.outside_uid.is_none_or(|uid| {
+            outside.is_some_and(|seen| seen.status.uids.iter().all(|found| *found == uid))
+        });
+        let as_seen = self.asked.outside_uid.map(|uid| format!(", {uid} outside"));
         let found = Found {
-            asked: format!("{}:{}", user.uid, user.gid),
+            asked: format!("{}:{}{}", user.uid, user.gid, as_seen.unwrap_or_default()),
             outside: outside.map(|seen| ids_text(&seen.status)),
             inside: Some(ids_text(status)),
             holds: status.uids.iter().all(|found| *found == user.uid)
                 && status.gids.iter().all(|found| *found == user.gid)
-                && outside_holds,
+                && outside_holds
+                && is_expected,
         };
         self.push(Fact::User, found);
         let others: Vec<u32> =
@@ -246,10 +253,10 @@ impl Table<'_> {
         for mount in asked {
             let holds = |mounts: &[MountFact]| mount_holds(mount, mounts);
             let found = Found {
-                asked: mount.flags.join(","),
+                asked: asked_text(mount),
                 outside: outside.map(|mounts| mount_text(mount, mounts)),
-                inside: Some(mount_text(mount, inside)),
-                holds: holds(inside) && outside.is_none_or(holds),
+                inside: Some(inside_text(mount, inside)),
+                holds: holds(inside) && outside.is_none_or(holds) && source_holds(mount, inside),
             };
             self.push(Fact::Mount(mount.target.clone()), found);
         }
@@ -310,8 +317,7 @@ impl Table<'_> {
             self.push(Fact::Rlimit(*kind), found);
         }
         let asked = self.asked.cgroup;
-        let seen = self.observed.outside.as_ref().and_then(|seen: &Outside| seen.cgroup);
-        let CgroupLimits { memory, pids, cpu_millis } = seen.unwrap_or_default();
+        let CgroupLimits { memory, pids, cpu_millis } = self.observed.cgroup.unwrap_or_default();
         for (name, wanted, seen) in [
             ("memory", asked.memory, memory),
             ("pids", asked.pids, pids),
@@ -415,6 +421,45 @@ fn mount_holds(asked: &MountAsked, mounts: &[MountFact]) -> bool {
         Below::Submounts => mounts.iter().filter(is_below).all(|mount| has(mount, &asked.flags)),
     };
     at(&asked.target, mounts).is_some_and(|mount| has(mount, &asked.flags)) && below_holds
+}
+
+/// The kernel's list of mounts has no name of a file that cannot be forged by whoever renames it, so
+/// the file is looked at: from inside, where it is mounted.
+fn source_holds(asked: &MountAsked, inside: &[MountFact]) -> bool {
+    match asked.source {
+        SourceAsked::Any => true,
+        SourceAsked::Gone => false,
+        SourceAsked::Is(file) => {
+            at(&asked.target, inside).is_some_and(|mount| mount.source == Some(file))
+        }
+    }
+}
+
+fn asked_text(asked: &MountAsked) -> String {
+    let flags = asked.flags.join(",");
+    match asked.source {
+        SourceAsked::Any => flags,
+        SourceAsked::Is(file) => format!("{flags} of {}", file_text(file)),
+        SourceAsked::Gone => format!("{flags} of what is no longer there"),
+    }
+}
+
+fn inside_text(asked: &MountAsked, inside: &[MountFact]) -> String {
+    let text = mount_text(asked, inside);
+    let source = at(&asked.target, inside).map(|mount| mount.source);
+    match (asked.source, source) {
+        (SourceAsked::Any, _) | (SourceAsked::Is(_) | SourceAsked::Gone, None) => text,
+        (SourceAsked::Is(_) | SourceAsked::Gone, Some(Some(file))) => {
+            format!("{text} of {}", file_text(file))
+        }
+        (SourceAsked::Is(_) | SourceAsked::Gone, Some(None)) => {
+            format!("{text} of an unknown file")
+        }
+    }
+}
+
+fn file_text(file: FileId) -> String {
+    format!("file {} on device {}", file.inode, file.device)
 }
 
 fn mount_text(asked: &MountAsked, mounts: &[MountFact]) -> String {

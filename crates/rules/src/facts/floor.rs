@@ -41,7 +41,7 @@ pub const fn floor(backend: Backend) -> Floor {
             &[
                 "own pid, mount, net, ipc and uts namespaces",
                 "the configured user, no capability in commands, no-new-privs, our seccomp filter",
-                "the mounts asked for, with their access",
+                "the mounts asked for, with their access, of the very files that were checked",
                 "every configured limit, as the engine reports it",
             ],
             &["a user namespace, unless the engine has one", "what the engine's own daemon does"],

@@ -3,6 +3,7 @@
 //! What cannot be read is an error, never a default: a missing line must not look like a
 //! protection that holds.
 
+use super::FileId;
 use crate::native::RlimitKind;
 use crate::native::ids::Range;
 
@@ -43,12 +44,16 @@ pub struct Capabilities {
 /// One line of `mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountFact {
+    /// The kernel's number of the mount.
+    pub id: u64,
     pub target: String,
     /// The directory of the file system that is mounted.
     pub root: String,
     /// Options of this mount and of its file system.
     pub options: Vec<String>,
     pub file_system: String,
+    /// The file at its root, where somebody looked. `mountinfo` does not tell.
+    pub source: Option<FileId>,
 }
 
 /// One line of `limits`; `None` is no limit.
@@ -134,7 +139,9 @@ pub fn mounts(text: &str) -> Result<Vec<MountFact>, KernelText> {
 
 fn mount(line: &str) -> Option<MountFact> {
     let (left, right) = line.split_once(" - ")?;
-    let mut left = left.split(' ').skip(3);
+    let mut left = left.split(' ');
+    let id = left.next()?.parse().ok()?;
+    let mut left = left.skip(2);
     let (root, target, options) = (left.next()?, left.next()?, left.next()?);
     let mut right = right.split(' ');
     let file_system = right.next()?.to_owned();
@@ -152,7 +159,14 @@ fn mount(line: &str) -> Option<MountFact> {
     }
     options.sort();
     options.dedup();
-    Some(MountFact { target: unescape(target), root: unescape(root), options, file_system })
+    Some(MountFact {
+        id,
+        target: unescape(target),
+        root: unescape(root),
+        options,
+        file_system,
+        source: None,
+    })
 }
 
 /// The kernel writes blanks and backslashes as `\040`.

@@ -20,15 +20,22 @@ fn asked() -> Asked {
     Asked {
         backend: Backend::Native,
         user: PenUser { uid: 1000, gid: 1000 },
+        outside_uid: None,
         groups: GroupsAsked::None,
         ids: Some(MapsAsked { uids: map(), gids: map() }),
         namespaces: vec!["user", "pid", "net"],
         mounts: MountsAsked::Exactly(vec![
-            MountAsked { target: "/".into(), flags: vec!["ro", "nosuid"], below: Below::Nothing },
+            MountAsked {
+                target: "/".into(),
+                flags: vec!["ro", "nosuid"],
+                below: Below::Nothing,
+                source: SourceAsked::Any,
+            },
             MountAsked {
                 target: "/usr".into(),
                 flags: vec!["ro", "nodev"],
                 below: Below::Submounts,
+                source: SourceAsked::Is(FileId { device: 8, inode: 7 }),
             },
         ]),
         interfaces: Interfaces::LoopbackOnly,
@@ -43,12 +50,14 @@ fn map() -> Vec<Range> {
 }
 
 fn mounts() -> Vec<MountFact> {
-    kernel::mounts(
+    let mut mounts = kernel::mounts(
         "1 0 0:30 / / ro,nosuid,relatime - tmpfs tmpfs rw,size=5\n\
          2 1 8:1 /usr /usr ro,nodev - ext4 /dev/sda1 rw\n\
          3 2 8:2 / /usr/my\\040local rw,nodev - ext4 /dev/sda2 ro\n",
     )
-    .unwrap()
+    .unwrap();
+    mounts[1].source = Some(FileId { device: 8, inode: 7 });
+    mounts
 }
 
 fn process(status: Status) -> Process {
@@ -73,8 +82,8 @@ fn observed() -> Observed {
             uid_map: map(),
             gid_map: map(),
             mounts: mounts(),
-            cgroup: Some(CgroupLimits { memory: Some(1 << 30), pids: None, cpu_millis: None }),
         }),
+        cgroup: Some(CgroupLimits { memory: Some(1 << 30), pids: None, cpu_millis: None }),
         inside: Inside {
             supervisor: process(one),
             workload: process(status()),
@@ -128,7 +137,7 @@ fn every_single_protection_that_is_gone_is_named() {
     check(|found| found.inside.landlock.effect = LandlockEffect::Nothing, &[Fact::Landlock]);
     check(|found| found.inside.workload.descriptors.push(7), &[Fact::Descriptors]);
     check(|found| found.inside.workload.limits.clear(), &[Fact::Rlimit(RlimitKind::Core)]);
-    check(|found| outside(found).cgroup = None, &[Fact::Cgroup("memory")]);
+    check(|found| found.cgroup = None, &[Fact::Cgroup("memory")]);
     check(|found| found.inside.sealing = Sealing::After, &[Fact::Memory]);
     let eth = Interface { name: "eth0".into(), kind: InterfaceKind::Other };
     check(|found| found.inside.interfaces.push(eth), &[Fact::Interfaces]);
@@ -163,6 +172,24 @@ fn ids_are_those_of_the_map_and_never_the_hosts_root() {
 }
 
 #[test]
+fn an_engine_of_ours_starts_nobody_but_us() {
+    let refused = |change: fn(&mut Observed)| {
+        let mut asked = asked();
+        (asked.backend, asked.ids, asked.outside_uid) = (Backend::Docker, None, Some(501));
+        let mut found = observed();
+        outside(&mut found).status.uids = [501; 4];
+        change(&mut found);
+        let refused = decide(&asked, &found).err().unwrap_or_default();
+        refused.into_iter().map(|one| one.fact).collect::<Vec<_>>()
+    };
+    assert_eq!(refused(|_| {}), []);
+    assert_eq!(refused(|found| outside(found).status.uids = [0; 4]), [Fact::User]);
+    assert_eq!(refused(|found| outside(found).status.uids[1] = 100_501), [Fact::User]);
+    let unseen = refused(|found| found.outside = None);
+    assert_eq!(unseen, [Fact::User, Fact::Cgroup("memory")]);
+}
+
+#[test]
 fn mounts_are_exactly_those_asked_for() {
     let mount = |target: &str| Fact::Mount(target.to_owned());
     check(
@@ -174,6 +201,8 @@ fn mounts_are_exactly_those_asked_for() {
     check(|found| outside(found).mounts[0].options = vec!["ro".into()], &[mount("/")]);
     check(|found| outside(found).mounts[2].options = vec!["ro".into()], &[mount("/usr")]);
     let extra = MountFact {
+        id: 4,
+        source: None,
         target: "/host".into(),
         root: "/".into(),
         options: vec!["ro".into()],
@@ -183,8 +212,37 @@ fn mounts_are_exactly_those_asked_for() {
 }
 
 #[test]
+fn a_mount_is_of_the_file_that_was_checked_and_of_no_other() {
+    let usr = [Fact::Mount("/usr".to_owned())];
+    let other = |device, inode| Some(FileId { device, inode });
+    check(|found| found.inside.mounts[1].source = other(8, 6), &usr);
+    check(|found| found.inside.mounts[1].source = other(9, 7), &usr);
+    check(|found| found.inside.mounts[1].source = None, &usr);
+    // What is mounted on top is what a command reaches.
+    check(
+        |found| found.inside.mounts.push(MountFact { source: None, ..mounts()[1].clone() }),
+        &usr,
+    );
+    // From outside nobody can look, and so nobody is asked.
+    check(|found| outside(found).mounts[1].source = None, &[]);
+    let mut asked = asked();
+    let MountsAsked::Exactly(mounts) = &mut asked.mounts else { panic!("they are exact") };
+    mounts[1].source = SourceAsked::Gone;
+    let refused = decide(&asked, &observed()).unwrap_err();
+    assert_eq!(
+        refused.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [
+            "mount `/usr` is not as asked: asked ro,nodev of what is no longer there, found ro,nodev \
+          from outside, ro,nodev of file 7 on device 8 from inside"
+        ]
+    );
+}
+
+#[test]
 fn an_unseen_outside_is_no_proof() {
-    check(|found| found.outside = None, &[Fact::UidMap, Fact::GidMap, Fact::Cgroup("memory")]);
+    check(|found| found.outside = None, &[Fact::UidMap, Fact::GidMap]);
+    let blind = |found: &mut Observed| (found.outside, found.cgroup) = (None, None);
+    check(blind, &[Fact::UidMap, Fact::GidMap, Fact::Cgroup("memory")]);
 }
 
 #[test]

@@ -95,6 +95,7 @@ fn a_config_that_says_nothing_is_a_closed_pen() {
         source: "/state/sandboxes/main",
         target: "/workspace",
         access: Access::ReadWrite,
+        origin: HostOrigin::Workspace,
     };
     assert_eq!(pen.host_directories(), [directory]);
 }

@@ -19,6 +19,15 @@ fn what_is_as_wanted_is_kept_however_long_it_was_idle() {
 }
 
 #[test]
+fn what_runs_unproven_is_never_kept() {
+    let unproven = |label: &str| Container { state: State::Unproven, ..running(Some(label)) };
+    check(unproven(&wanted_label()), Registry::NoEntry, Reuse::Start);
+    check(unproven(&wanted_label()), entry(Some(NOW), None), Reuse::Start);
+    let replaced = replaced(Difference::Changed, Cold::Unproven);
+    check(unproven("old"), entry(Some(NOW), None), replaced);
+}
+
+#[test]
 fn without_a_label_the_registry_says_what_it_was_made_from() {
     let label = wanted_label();
     check(running(None), entry(Some(NOW), Some(&label)), Reuse::Keep);

@@ -48,7 +48,12 @@ struct Copying {
     temporary: OsString,
     name: OsString,
     existing: Existing,
+    /// The directory under the temporary name: one that meets it would copy itself for ever.
+    made: Option<Identity>,
 }
+
+/// The same file by whatever path.
+type Identity = (u64, u64);
 
 /// A directory whose entries are being copied.
 #[derive(Debug)]
@@ -92,10 +97,17 @@ impl Job {
         if existing == Existing::Keep && beneath::stat_name(top.as_fd(), &name).is_ok() {
             return Err(failed(ErrorCode::Exists, format!("`{}` exists", name.display())));
         }
+        // Two paths may lead to one file: what was copied over itself and then removed would be lost.
+        if beneath::stat_name(top.as_fd(), &name)
+            .is_ok_and(|there| identity(&there) == identity(&seen))
+        {
+            let what = format!("`{}` and `{}` are the same", from_name.display(), name.display());
+            return Err(failed(ErrorCode::Invalid, what));
+        }
         let mut temporary = OsString::from(".clawpen-copy-");
         temporary.push(seen.inode.to_string());
         let mut copying =
-            Copying { levels: Vec::new(), file: None, top, temporary, name, existing };
+            Copying { levels: Vec::new(), file: None, top, temporary, name, existing, made: None };
         let target = checked(copying.top.try_clone(), &copying.name)?;
         let temporary = copying.temporary.clone();
         copying.take(&from, &from_name, (&target, &temporary))?;
@@ -217,6 +229,14 @@ impl Copying {
                 checked(beneath::make_directory(to.as_fd(), to_name, 0o700), name)?;
                 let to =
                     checked(beneath::open(to.as_fd(), Path::new(to_name), Open::Directory), name)?;
+                let met = identity(&checked(beneath::stat(from.as_fd()), name)?);
+                let made = identity(&checked(beneath::stat(to.as_fd()), name)?);
+                if *self.made.get_or_insert(made) == met {
+                    return Err(failed(
+                        ErrorCode::Invalid,
+                        format!("`{}` cannot be copied into itself", self.name.display()),
+                    ));
+                }
                 let names = all_names(&from, name)?;
                 self.levels.push(CopyLevel { from, to, names, mode: seen.mode & 0o777 });
             }
@@ -251,6 +271,10 @@ impl Copying {
         let to = Place { directory: self.top.as_fd(), name: &self.name };
         checked(beneath::rename(from, to, self.existing), &self.name).map(|()| true)
     }
+}
+
+fn identity(seen: &beneath::Stat) -> Identity {
+    (seen.device, seen.inode)
 }
 
 fn all_names(directory: &OwnedFd, name: &OsStr) -> Result<Vec<OsString>, Failed> {

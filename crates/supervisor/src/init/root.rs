@@ -4,6 +4,7 @@
 //! place a later mount outside. Every mount has its flags before it is attached.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -225,12 +226,14 @@ impl Builder<'_> {
         mount.attach(there.step_with(attach)?.as_fd(), Path::new("")).step_with(attach)
     }
 
-    fn parent(&self, target: &Path) -> Result<(OwnedFd, std::ffi::OsString), Failure> {
+    /// The directory that `target` lies in, made if it is missing, and the last name.
+    fn parent(&self, target: &Path) -> Result<(OwnedFd, OsString), Failure> {
         let make = || format!("make the parent of `{}`", target.display());
-        if let Some(parent) = target.parent() {
-            beneath::make_directories(self.root(), parent, 0o755).step_with(make)?;
-        }
-        beneath::open_parent(self.root(), target).step_with(make)
+        let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
+            return Err(Failure::new(format!("`{}` has no parent", target.display())));
+        };
+        let parent = beneath::make_directories(self.root(), parent, 0o755).step_with(make)?;
+        Ok((parent, name.to_owned()))
     }
 
     fn root(&self) -> BorrowedFd<'_> {

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use clawpen_os::events::{self, Interest};
-use clawpen_os::process::{Child, Signal};
+use clawpen_os::process::Child;
 use clawpen_os::spawn::Step;
 use clawpen_wire::supervisor::{Attach, ErrorCode};
 use clawpen_wire::supervisor::{
@@ -131,6 +131,7 @@ impl Server {
         let watched = status.watch(&self.epoll, Interest::Read);
         command.status = Some(status);
         command.shim = Some(shim);
+        self.ahead.pause();
         if watched.is_err() {
             command.kill_tree();
         }
@@ -226,10 +227,10 @@ impl Server {
                     command.hear(said);
                     // The host need not wait until the shim itself is gone.
                     if command.gone == Some(Tree::Gone) {
-                        if let Some(shim) = command.shim.take() {
-                            // It has nothing left to do, and whoever stops it now must not keep it.
-                            let _ = shim.signal(Signal::KILL);
-                            self.retiring.push(shim);
+                        if let (Some(shim), Some(status)) =
+                            (command.shim.take(), command.status.take())
+                        {
+                            self.comes_back(shim, status);
                         }
                         return self.drain(id);
                     }

@@ -15,6 +15,7 @@ use super::connection::Channel;
 use super::watch::ConnectionId;
 use super::{Server, would_block};
 use crate::exec::failed;
+use crate::facts::identify;
 use crate::faults;
 use crate::files::{self, CHUNK, Writing};
 use crate::processes::Owner;
@@ -114,6 +115,7 @@ impl Server {
         let job = match request {
             Request::Hello(_) => return Err(failed(ErrorCode::Protocol, "a second hello")),
             Request::Facts => return self.observe(id, channel).map(|()| None),
+            Request::Identify(asked) => return Ok(Some(Event::Identified(identify(&asked)))),
             Request::Seal => return self.seal().map(Some),
             Request::Ping => return Ok(Some(Event::Done)),
             Request::Shutdown => {
@@ -381,6 +383,7 @@ fn needs_seal(request: &Request<'_>) -> bool {
         request,
         Request::Hello(_)
             | Request::Facts
+            | Request::Identify(_)
             | Request::Seal
             | Request::Ping
             | Request::Shutdown

@@ -1,13 +1,24 @@
 //! Starts commands, through the shim that is made ahead where that is safe; holds the only fork of process 1.
 //!
+//! ```text
+//! made ahead ─► stands by ─► has a command ─► nothing is left of it ─► stands by
+//!                   ▲                       └► otherwise it ends
+//!                   └ looked at whenever somebody has ended, before it is used
+//! ```
+//!
 //! The shim that stands by has the user of the commands. One of them may stop it, kill it, lower its limits or
 //! take its turn away, and be over when the next command comes, which would inherit all that. So it is looked
-//! at before it is used: one that is gone, busy or not as it was made is given up, and the command gets a shim of
-//! its own. One that was killed and has not noticed yet leaves its order unread; the command is started again.
-//! What is done to it later is done by somebody who still runs, and who could do the same to the command itself.
+//! at as soon as a command is over, while nobody waits for us, and in any case before it is used: one that is gone,
+//! busy or not as it was made is given up, and the command gets a shim of its own. One that was killed and has not
+//! noticed yet leaves its order unread; the command is started again. What is done to it after that look is done by
+//! somebody who still runs, and who could do the same to the command itself; when he ends, it is looked at again.
+//!
+//! While a command runs another is made ahead for those beside it, but not at once: most are over before it would
+//! be ready, and their shims come back.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
 
 use clawpen_os::events;
 use clawpen_os::namespaces::Namespaces;
@@ -18,9 +29,13 @@ use clawpen_os::standing::Standing;
 use clawpen_wire::supervisor::ProcessId;
 
 use super::Server;
+use super::watch::Watched;
 use crate::confine::{Executable, Prepared};
 use crate::processes::{Command, Owner};
 use crate::shim::{self, Task, orders};
+
+/// How long a command has its shim's place before another is made ahead.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A shim that waits for its command, and our end of the socket between us, which never blocks.
 #[derive(Debug)]
@@ -40,6 +55,10 @@ pub(super) struct Ahead {
     pub(super) strays: bool,
     /// What we hand down to it, as it was when we last looked.
     standing: Option<Standing>,
+    /// Somebody has ended since we last looked at it.
+    pub(super) unseen: bool,
+    /// Not before this another is made.
+    not_before: Option<Instant>,
 }
 
 impl Ahead {
@@ -54,6 +73,16 @@ impl Ahead {
             self.lost = true;
             self.strays = true;
         }
+    }
+
+    /// Its place was given to a command.
+    pub(super) fn pause(&mut self) {
+        self.not_before = Some(Instant::now() + PAUSE);
+    }
+
+    /// When another may be made, if that is not now.
+    pub(super) fn paused_until(&self) -> Option<Instant> {
+        self.not_before
     }
 
     /// Forgets it: it and all that is below it are strays.
@@ -95,6 +124,8 @@ pub(super) fn start_what_waits(mut server: Server) -> Server {
 /// Makes a shim ahead. At the limit of processes there is none; the next command is told so if that lasts.
 pub(super) fn stand_by(server: Server) -> Server {
     let (mut server, forked) = fork_shim(server, Task::StandBy);
+    // If there is none it is tried again when something has happened, and no timer wakes us for it.
+    server.ahead.not_before = None;
     server.ahead.standby = forked.ok();
     server
 }
@@ -119,16 +150,33 @@ fn fork_shim(server: Server, task: Task) -> (Server, io::Result<Standby>) {
 }
 
 impl Server {
-    /// Whether a shim should be made ahead. Not between the start of a command and the word that it runs:
-    /// that moment belongs to the command.
+    /// Whether a shim should be made ahead, now or soon. Not between the start of a command and the word that
+    /// it runs: that moment belongs to the command.
     pub(super) fn wants_standby(&self) -> bool {
         let is_starting = |command: &Command| command.shim.is_some() && command.pid == 0;
         self.ahead.standby.is_none() && !self.ahead.lost && !self.commands.values().any(is_starting)
     }
 
-    /// Gives the shim that stands by up if somebody has changed what it hands down.
-    fn look_at_standby(&mut self) {
+    /// A shim whose command is over, with nothing left of it, stands by if none does.
+    pub(super) fn comes_back(&mut self, shim: Child, status: Watched) {
+        self.ahead.unseen = true;
+        let status = status.release(&self.epoll);
+        if self.ahead.standby.is_none() {
+            self.ahead.standby = Some(Standby { shim, status });
+        } else {
+            // It has nothing left to do, and whoever stops it now must not keep it.
+            let _ = shim.signal(Signal::KILL);
+            self.retiring.push(shim);
+        }
+    }
+
+    /// Gives the shim that stands by up if somebody has changed what it hands down. Those who could have are over;
+    /// if none is since the last look, nothing has changed that could not be changed again.
+    pub(super) fn look_at_standby(&mut self) {
         let Some(standby) = &self.ahead.standby else { return };
+        if !std::mem::take(&mut self.ahead.unseen) {
+            return;
+        }
         let found = Standing::of(standby.shim.pid()).ok();
         if !self.is_as_made(found.as_ref()) {
             // Ours may have been changed as well, by the host.

@@ -85,6 +85,13 @@ impl Watched {
         Ok(())
     }
 
+    /// Gives the descriptor back; nothing is told about it any more.
+    pub(crate) fn release(mut self, epoll: &Epoll) -> OwnedFd {
+        // Only fails if it is not there, which is what is wanted.
+        let _ = self.watch(epoll, Interest::None);
+        self.fd
+    }
+
     pub(crate) fn close(mut self, epoll: &Epoll) {
         // Only fails if it is not there, which is what is wanted.
         let _ = self.watch(epoll, Interest::None);

@@ -53,23 +53,40 @@ pub(crate) fn give(to: BorrowedFd<'_>, message: &[u8], prepared: &Prepared) -> i
     sockets::send(to, message, &descriptors).map(drop)
 }
 
-/// Waits for an order; `None` if there will be none.
-pub(crate) fn take(from: BorrowedFd<'_>) -> io::Result<Option<Prepared>> {
-    // Apart from taking it: whoever was killed while he waited ends here, with the order unread, and process 1
-    // is told so. Within one call the kernel would still take it for him, and nobody would know whether it ran.
-    while events::poll(&[(from, Interest::Read)], None)?.is_empty() {}
-    let mut buffer = vec![0; LONGEST];
-    let message = sockets::receive(from, &mut buffer, DESCRIPTORS)?;
-    if message.bytes == 0 {
-        return Ok(None);
+/// The shim's end of the socket.
+#[derive(Debug)]
+pub(crate) struct Orders<'a> {
+    from: BorrowedFd<'a>,
+    /// Room for the longest. Kept: fresh memory costs more than the order.
+    buffer: Vec<u8>,
+}
+
+impl<'a> Orders<'a> {
+    pub(crate) fn new(from: BorrowedFd<'a>) -> Self {
+        Self { from, buffer: Vec::new() }
     }
-    buffer.truncate(message.bytes);
-    let broken = || io::Error::from(io::ErrorKind::InvalidData);
-    let [directory, input, output, error] =
-        <[_; DESCRIPTORS]>::try_from(message.descriptors).map_err(|_few| broken())?;
-    let (program, argv, environment, session) = read(&buffer).ok_or_else(broken)?;
-    let streams = [input, output, error];
-    Ok(Some(Prepared { program, argv, environment, directory, session, streams }))
+
+    /// Waits for an order; `None` if there will be none.
+    pub(crate) fn take(&mut self) -> io::Result<Option<Prepared>> {
+        // Apart from taking it: whoever was killed while he waited ends here, with the order unread, and
+        // process 1 is told so. Within one call the kernel would still take it for him, and nobody would know
+        // whether it ran.
+        while events::poll(&[(self.from, Interest::Read)], None)?.is_empty() {}
+        self.buffer.resize(LONGEST, 0);
+        let message = sockets::receive(self.from, &mut self.buffer, DESCRIPTORS)?;
+        if message.bytes == 0 {
+            return Ok(None);
+        }
+        let broken = || io::Error::from(io::ErrorKind::InvalidData);
+        let [directory, input, output, error] =
+            <[_; DESCRIPTORS]>::try_from(message.descriptors).map_err(|_few| broken())?;
+        let order = self.buffer.get_mut(..message.bytes).ok_or_else(broken)?;
+        let (program, argv, environment, session) = read(order).ok_or_else(broken)?;
+        // It may hold secrets, and the next command is another one.
+        order.fill(0);
+        let streams = [input, output, error];
+        Ok(Some(Prepared { program, argv, environment, directory, session, streams }))
+    }
 }
 
 fn read(message: &[u8]) -> Option<(Executable, Vec<CString>, Vec<CString>, Session)> {
@@ -118,7 +135,7 @@ mod tests {
         let given = prepared(&["ls", "", "-l"], &["A=b", "EMPTY="]);
         let message = write(&given).unwrap();
         give(ours.as_fd(), &message, &given).unwrap();
-        let taken = take(theirs.as_fd()).unwrap().unwrap();
+        let taken = Orders::new(theirs.as_fd()).take().unwrap().unwrap();
         assert_eq!((taken.argv, taken.environment), (given.argv, given.environment));
         assert_eq!(taken.session, Session::NewWithTerminal);
         assert!(
@@ -130,7 +147,7 @@ mod tests {
     fn a_closed_socket_means_no_order_and_a_long_command_is_none() {
         let (ours, theirs) = sockets::pair(Kind::Messages).unwrap();
         drop(ours);
-        assert!(take(theirs.as_fd()).unwrap().is_none());
+        assert!(Orders::new(theirs.as_fd()).take().unwrap().is_none());
         let long = "x".repeat(LONGEST);
         assert!(write(&prepared(&[long.as_str()], &[])).is_none());
     }

@@ -409,6 +409,30 @@ fn rename_copy_remove_and_hash_follow_no_link() {
 }
 
 #[test]
+fn nothing_is_copied_over_or_into_itself() {
+    let mut pen = Pen::new(any_maker());
+    pen.host.shell("mkdir -p tree/deep && echo kept > tree/file && ln tree/file twin");
+    for (from, to) in [
+        ("tree/file", "twin"),
+        ("tree/file", "tree/file"),
+        ("tree", "tree/deep/er"),
+        ("tree", "tree"),
+    ] {
+        let copy = Copy {
+            from: below(from),
+            to: below(to),
+            depth: Depth::Tree,
+            existing: OnExisting::Replace,
+        };
+        assert_eq!(simple(&mut pen.host, Request::Copy(copy)), Err(ErrorCode::Invalid), "{to}");
+    }
+    assert_eq!(
+        pen.host.shell("cat twin; find . | sort | tr '\\n' ' '"),
+        "kept\n. ./tree ./tree/deep ./tree/file ./twin "
+    );
+}
+
+#[test]
 fn long_file_work_keeps_nobody_waiting() {
     let mut pen = Pen::new(any_maker());
     let file = std::fs::File::create(pen.workspace.join("huge")).unwrap();

@@ -96,6 +96,53 @@ fn what_a_command_does_to_the_next_ones_shim_ends_with_it() {
 }
 
 #[test]
+fn what_a_command_does_to_its_own_shim_ends_with_it() {
+    for &maker in makers() {
+        let mut pen = Pen::new(maker);
+        let before = pen.host.shell(INHERITED);
+        for tamper in [
+            "prlimit --pid $PPID --fsize=0:0",
+            "prlimit --pid $PPID --nofile=0:0",
+            "prlimit --pid $PPID --nproc=0:0",
+            "renice -n 19 -p $PPID",
+            "chrt -i -p 0 $PPID",
+            "taskset -cp $(taskset -cp $$ | sed 's/.*: //; s/[-,].*//') $PPID",
+            "ionice -c 3 -p $PPID",
+            "kill -USR1 $PPID",
+            "kill -STOP $PPID",
+        ] {
+            // It may kill itself by that, and has ended in any case.
+            pen.host.run(sh(&format!("exec 1>&2; {tamper}"))).unwrap();
+            let ran = pen.host.run(sh(INHERITED)).unwrap();
+            assert_eq!((ran.text(), ran.end()), (before.clone(), End::Code(0)), "{tamper}");
+            assert_eq!(pen.host.facts().workload.descriptors, [0, 1, 2], "{tamper}");
+        }
+    }
+}
+
+#[test]
+fn a_shim_that_has_left_nothing_serves_again_and_nothing_of_its_command_stays() {
+    let mut pen = Pen::new(any_maker());
+    let shim = |pen: &mut Pen| pen.host.shell("echo $PPID");
+    let mut last = shim(&mut pen);
+    let started = Instant::now();
+    loop {
+        let next = shim(&mut pen);
+        if next == last {
+            break;
+        }
+        last = next;
+        assert!(started.elapsed() < PATIENCE, "every command has a shim of its own");
+    }
+    let secret = EnvVar { name: "SECRET".into(), value: "of the first".into() };
+    let with_secret = Exec { env: vec![secret], ..sh("(sleep 1000 &); ulimit -n 20; cd /tmp") };
+    assert_eq!(pen.host.run(with_secret).unwrap().end(), End::Code(0));
+    let ran =
+        pen.host.run(sh("echo \"[$SECRET]\" $(pwd) $(ls /proc/self/fd | wc -l); pgrep sleep"));
+    assert_eq!(ran.unwrap().text(), "[] /work 4\n");
+}
+
+#[test]
 fn killing_the_shim_that_stands_by_makes_no_work() {
     let mut pen = Pen::new(any_maker());
     let channel = pen.host.channel();

@@ -3,6 +3,8 @@
 //! The kernel's own texts travel unparsed: the engine reads the same files from outside and puts
 //! both through the same reader, so no second parser can disagree, and process 1 stays small.
 
+use std::path::PathBuf;
+
 use super::codec::{Cap, record};
 use super::limits;
 
@@ -27,6 +29,35 @@ record! {
         pub hostname: Vec<u8> [Cap::bytes(limits::HOSTNAME)],
         /// Whether `Seal` has been done.
         pub sealed: bool,
+    }
+}
+
+record! {
+    /// Asks which files stand at paths inside: what was mounted, not what it was called.
+    pub struct Identify {
+        /// Absolute paths inside. A link on the way is not followed.
+        pub places: Vec<PathBuf> [Cap::each(limits::IDENTIFIED, limits::PATH)],
+    }
+}
+
+record! {
+    /// The answer to [`Identify`].
+    pub struct Identified {
+        /// One for each place; `None` where nothing can be found, or where a link stands on the way.
+        pub files: Vec<Option<FileIdentity>> [Cap::count(limits::IDENTIFIED)],
+    }
+}
+
+record! {
+    /// Which file it is, whatever its name: the same numbers inside and outside.
+    #[derive(Copy)]
+    pub struct FileIdentity {
+        /// The mount that it was reached through, as `mountinfo` numbers it; 0 if the kernel does not say.
+        pub mount: u64,
+        /// The device of its file system.
+        pub device: u64,
+        /// Its number there.
+        pub inode: u64,
     }
 }
 

@@ -59,6 +59,8 @@ pub const MOUNT_TEXT: usize = 192 * 1024;
 pub const DESCRIPTORS: usize = 1024;
 /// Namespaces of one process.
 pub const NAMESPACES: usize = 16;
+/// Places that one request identifies.
+pub const IDENTIFIED: usize = 512;
 /// Network interfaces.
 pub const INTERFACES: usize = 64;
 

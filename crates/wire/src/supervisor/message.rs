@@ -4,7 +4,7 @@ use super::codec::{Cap, choice};
 use super::exec::{
     Attach, Attached, Exec, Exited, Kill, Output, ProcessId, ProcessList, Signal, Started, TtySize,
 };
-use super::facts::FactsReport;
+use super::facts::{FactsReport, Identified, Identify};
 use super::files::{
     Copy, Digest, Entries, Hash, List, Mkdir, Read, Remove, Rename, Stat, StatResult, WriteOpen,
     Written,
@@ -25,6 +25,8 @@ choice! {
         Ping = 4,
         /// Ends the supervisor, and so the sandbox; answered by `Done` before it goes.
         Shutdown = 5,
+        /// Asks which files stand at some places. Since version 2.
+        Identify(Identify) = 6,
 
         /// Starts a command.
         Exec(Exec) = 16,
@@ -91,6 +93,8 @@ choice! {
         Failed(Failed) = 4,
         /// Lets the host send this many more bulk bytes on this channel.
         Credit(u32) = 5,
+        /// Which files stand at the places. Since version 2.
+        Identified(Identified) = 6,
 
         /// A command runs.
         Started(Started) = 16,

@@ -26,9 +26,15 @@ fn a_released_message_never_changes_its_bytes() {
         std::fs::write(GOLDEN_FILE, text).unwrap();
         return;
     }
-    let frozen: Vec<&str> = GOLDEN.lines().collect();
+    // A kind's line stands where it was added, not in the order of the kinds.
+    let sorted = |mut lines: Vec<String>| {
+        lines.sort_unstable();
+        lines
+    };
+    let frozen = GOLDEN.lines().map(str::to_owned).collect();
     assert_eq!(
-        current, frozen,
+        sorted(current),
+        sorted(frozen),
         "a message that was released has changed; give the new shape a new kind, raise VERSION, \
          and run this test with CLAWPEN_BLESS=1 to add its line"
     );
@@ -276,7 +282,7 @@ fn a_pen_spec_of_another_version_is_refused() {
     let spec = PenSpec::sample(&mut Source::new(5), Cap::NONE);
     let bytes = spec.to_bytes().unwrap();
     assert_eq!(PenSpec::from_bytes(&bytes), Ok(spec));
-    let wrong = Err(DecodeError::WrongSpec { expected: VERSION });
+    let wrong = Err(DecodeError::WrongSpec { expected: pen::SPEC_VERSION });
     for place in [0, 8] {
         let mut other = bytes.clone();
         other[place] ^= 0x40;

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use clawpen_engine::backend::native::{Pen, Request};
+use clawpen_engine::backend::{Engines, NativePlan, Place, Plan};
 use clawpen_engine::fs_bridge::{Bridge, BridgeError, IfMissing};
 use clawpen_engine::host_files::RealFiles;
 use clawpen_rules::config::Config;
@@ -38,15 +38,10 @@ pub(super) fn answer(input: &Value, world: &World) -> Result<Value> {
     let state = world.get("STATE_DIR");
     let pen = pen(input, state)?;
     let name = format!("bridge-{}", std::process::id());
-    let request = Request {
-        pen: &pen,
-        name: &name,
-        state_dir: state,
-        about: "",
-        lifetime: Lifetime::UntilDisconnect,
-        require: &[],
-    };
-    let mut pen = Pen::start(&request, None, &mut |_| Ok(())).map_err(anyhow::Error::new)?;
+    let plan = Plan::Native(Box::new(NativePlan { pen, require: Vec::new() }));
+    let place = Place { name: &name, state_dir: state, about: "" };
+    let mut pen =
+        Engines::default().start(&plan, place, Lifetime::UntilDisconnect, &mut |_| Ok(()))?;
     let base = Path::new(world.get("BASE"));
     let before = look(base)?;
     let mut bridge = Bridge {

@@ -86,13 +86,6 @@ impl DockerCli {
         let arguments = ["exec", &self.name, "/bin/true"].map(str::to_owned).into();
         Rival { name: "docker exec", program: self.docker.clone(), arguments }
     }
-
-    /// Create, start, run and remove by one command.
-    pub(super) fn run(&self, image: &str) -> Rival {
-        let arguments =
-            ["run", "--rm", "--network", "none", image, "/bin/true"].map(str::to_owned).into();
-        Rival { name: "docker run", program: self.docker.clone(), arguments }
-    }
 }
 
 impl Drop for DockerCli {

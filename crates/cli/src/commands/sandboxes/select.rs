@@ -69,7 +69,7 @@ pub(super) fn choose(
         Origin::Ours(_) => true,
         Origin::Reference(_) => selection.filter.adopt,
     };
-    let is_due = |one: &Listed| !selection.filter.stale || one.is_stale() == Some(true);
+    let is_due = |one: &Listed| !selection.filter.stale || one.is_outdated();
     let chosen = found.into_iter().filter(|one| is_meant(one) && is_ours(one) && is_due(one));
     Ok(chosen.collect())
 }

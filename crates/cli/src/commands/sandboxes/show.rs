@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clawpen_engine::backend::docker::ImageState;
 use clawpen_engine::lifecycle::{Condition, Listed, Listing, Origin};
 use clawpen_engine::registry::{Foreign, Kind, Row, State};
 use clawpen_rules::backend::Backend;
@@ -22,7 +23,7 @@ pub(super) fn json(listing: &Listing, kind: Kind) -> Value {
             "problems": listing.problems,
             "recovered": listing.recovered.rows,
             "leftovers": listing.recovered.leftovers,
-            "survivors": listing.recovered.survivors,
+            "survivors": listing.recovered.survivors.len(),
         },
     })
 }
@@ -32,7 +33,7 @@ fn item(one: &Listed) -> Value {
         Origin::Ours(row) => ours(row),
         Origin::Reference(foreign) => reference(foreign),
     };
-    fields.insert("running".to_owned(), json!(one.condition == Condition::Running));
+    fields.insert("running".to_owned(), json!(one.is_running()));
     fields.insert("imageMatch".to_owned(), json!(one.has_current_image()));
     let (state, error) = state(&one.condition);
     fields.insert(
@@ -41,6 +42,7 @@ fn item(one: &Listed) -> Value {
             "state": state,
             "error": error,
             "configMatch": one.is_stale().map(|stale| !stale),
+            "image": one.image.map(ImageState::as_str),
             "memoryBytes": one.memory,
             "callsInFlight": one.calls,
             "ageMs": millis(one.age),
@@ -55,7 +57,7 @@ fn item(one: &Listed) -> Value {
 }
 
 fn ours(row: &Row) -> Map<String, Value> {
-    let fields = json!({
+    object(json!({
         "containerName": row.name,
         "backendId": row.backend.as_str(),
         "runtimeLabel": row.name,
@@ -65,8 +67,17 @@ fn ours(row: &Row) -> Map<String, Value> {
         "image": row.image,
         "configLabelKind": label_kind(row),
         "configHash": row.fingerprint,
-    });
-    fields.as_object().cloned().unwrap_or_default()
+    }))
+}
+
+/// The members of what was written as an object.
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(members) => members,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Map::new()
+        }
+    }
 }
 
 fn reference(foreign: &Foreign) -> Map<String, Value> {
@@ -88,7 +99,7 @@ fn reference(foreign: &Foreign) -> Map<String, Value> {
         fields.insert("cdpPort".to_owned(), json!(foreign.cdp_port));
         fields.insert("noVncPort".to_owned(), json!(foreign.no_vnc_port));
     }
-    fields.as_object().cloned().unwrap_or_default()
+    object(fields)
 }
 
 const fn label_kind(row: &Row) -> &'static str {
@@ -103,6 +114,10 @@ fn state(condition: &Condition) -> (&'static str, Option<&str>) {
     match condition {
         Condition::Running => ("running", None),
         Condition::Stopped => ("stopped", None),
+        Condition::Unproven => (
+            "unproven",
+            Some("nobody has proven it since it was started; the next call starts it anew"),
+        ),
         Condition::Gone => ("gone", None),
         Condition::Changing(State::Creating) => ("creating", None),
         Condition::Changing(State::Removing | State::Ready) => ("removing", None),
@@ -138,17 +153,12 @@ pub(super) fn text(listing: &Listing, kind: Kind, output: &Output) -> Vec<String
             lines.extend(block(one, output));
             lines.push(String::new());
         }
-        let running =
-            listing.sandboxes.iter().filter(|one| one.condition == Condition::Running).count();
+        let running = listing.sandboxes.iter().filter(|one| one.is_running()).count();
         lines.push(format!("Total: {} ({running} running)", listing.sandboxes.len()));
-        let stale = listing
-            .sandboxes
-            .iter()
-            .filter(|one| !one.has_current_image() || one.is_stale() == Some(true))
-            .count();
+        let stale = listing.sandboxes.iter().filter(|one| one.is_outdated()).count();
         if stale > 0 {
             lines.push(String::new());
-            lines.push(format!("⚠️  {stale} made from an older config."));
+            lines.push(format!("⚠️  {stale} made from an older config or image."));
             lines.push("   Run `clawpen sandbox recreate --all --stale` to renew them.".to_owned());
         }
     }
@@ -163,7 +173,7 @@ fn block(one: &Listed, output: &Output) -> Vec<String> {
     let mark = match &one.condition {
         Condition::Running => "🟢",
         Condition::Stopped | Condition::Gone => "⚫",
-        Condition::Changing(_) => "🟡",
+        Condition::Changing(_) | Condition::Unproven => "🟡",
         Condition::Unknown(_) => "❓",
     };
     let (image, label, backend, session) = match &one.origin {
@@ -178,7 +188,12 @@ fn block(one: &Listed, output: &Output) -> Vec<String> {
         ),
     };
     let image = if image.is_empty() { "the host's programs" } else { image };
-    let fits = if one.has_current_image() { "✓" } else { "⚠️  mismatch" };
+    let fits = match one.image {
+        Some(ImageState::Rebuilt) => "⚠️  mismatch: built anew since",
+        Some(ImageState::Deleted) => "⚠️  mismatch: deleted since; it cannot be made again",
+        Some(ImageState::Current) | None if one.has_current_image() => "✓",
+        Some(ImageState::Current) | None => "⚠️  mismatch",
+    };
     let row = |label: &str, text: &str| format!("    {:<9}{text}", format!("{label}:"));
     let mut lines = vec![
         format!("  {}", output.bold(&safe(one.name()))),

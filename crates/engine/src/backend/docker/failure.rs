@@ -113,6 +113,11 @@ pub enum DockerFailure {
     HostNetwork { name: String },
     #[error("`docker.network` joins the container `{name}`, and there is none of that name")]
     NoSuchContainer { name: String },
+    #[error(
+        "`{}` was put in the place of a directory after it was checked; look who may write beside it",
+        .path.display()
+    )]
+    SourceChanged { path: PathBuf },
     #[error("image `{image}` is missing; {build}")]
     ImageMissing { image: String, build: String },
     #[error("image `{image}` is for {kind}, this machine is {ours}")]
@@ -133,6 +138,11 @@ pub enum DockerFailure {
          `docker rm --force {name}`"
     )]
     Unclear { name: String },
+    #[error(
+        "container `{name}` runs unproven and does not end when it is killed; remove it yourself \
+         with `docker rm --force`"
+    )]
+    Unstoppable { name: String },
     #[error("the container cannot be written down, so it was removed")]
     Witness(#[source] WitnessError),
     #[error("the engine did not {} (status {status}): {message}", .action.as_str())]
@@ -145,6 +155,10 @@ pub enum DockerFailure {
     },
     #[error("{0}")]
     Limit(#[source] LimitProblem),
+    #[error(
+        "`docker.gpus` is set, and this engine has nothing that could give a container a GPU ({said}); install the vendor's container toolkit, or remove the key"
+    )]
+    NoGpus { said: String },
     #[error("`docker.{key}` is set, and this engine does not enforce it; remove the key")]
     Unenforced { key: &'static str },
     #[error(
@@ -163,6 +177,12 @@ pub enum DockerFailure {
     UnknownUser { image: String, name: String },
     #[error("the container is not what was asked for: {}; it was removed", list(.0))]
     Differs(Vec<Difference>),
+    #[error(
+        "the container is not what was asked for: {}; it was stopped and kept, and \
+         `clawpen sandbox recreate` replaces it",
+        list(.0)
+    )]
+    DiffersKept(Vec<Difference>),
     #[error("cannot write the supervisor's plan")]
     Plan(#[source] clawpen_wire::supervisor::codec::EncodeError),
     #[error("the container's supervisor did not answer within {seconds} s{}", last_words(.said))]

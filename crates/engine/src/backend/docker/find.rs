@@ -1,11 +1,12 @@
 //! Comes back to containers: finds them, connects, starts those that stopped, removes, sweeps.
 //!
-//! Two ways lead to a container that runs. The short one asks only the kernel: when it was met, the
-//! number and the start of its first process were noted beside its socket, and whoever listens there
-//! now must be that process. The long one asks the engine, and is taken when the short one fails.
+//! One way leads to a container that runs, and it asks only the kernel: when it was proven and sealed,
+//! the number and the start of its first process were noted, and whoever listens on its socket now must
+//! be that process. A container that runs without such a note was started by somebody who died before
+//! he had proven it, or by somebody else: it counts as unproven, and is started anew before it is used.
 //!
 //! ```text
-//! <home>/live/<container id>    run, boot, number, start: written when met, gone with the container
+//! <home>/live/<container id>    run, boot, number, start: written when sealed, gone before a start
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -24,6 +25,7 @@ use super::failure::DockerFailure;
 use super::meeting::MeetingPlace;
 use super::plan;
 use super::request::{self, OurMounts, Stay};
+use super::sources::Sources;
 use super::{AtTheEnd, Container, DockerBackend, RUN_LABEL, STATE_LABEL, first_process};
 use crate::clock;
 use crate::faults;
@@ -49,9 +51,31 @@ pub struct Seen {
     pub running: bool,
     /// The image's name, as it was asked for.
     pub image: String,
+    /// What that name led to when the container was made.
+    pub image_id: String,
     pub labels: HashMap<String, String>,
     /// Its first process, while it runs.
     pub first_process: Option<u32>,
+}
+
+/// How a container stands to what its image's name leads to now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageState {
+    Current,
+    /// The name leads to another image than the one that the container was made from.
+    Rebuilt,
+    /// The name leads nowhere any more: the container runs on, and cannot be made anew.
+    Deleted,
+}
+
+impl ImageState {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Current => "current",
+            Self::Rebuilt => "rebuilt",
+            Self::Deleted => "deleted",
+        }
+    }
 }
 
 /// What a sweep found and took away.
@@ -77,8 +101,9 @@ pub struct Survivor {
 pub enum Restarted {
     /// It runs and its supervisor serves; nothing is proven yet.
     Runs(Box<Container>, UnixStream),
-    /// It was made by another release of ours, whose supervisor would start. Replace it.
-    OfOtherRelease,
+    /// It was made by another release of ours, whose supervisor would start, or from an image that is
+    /// gone.
+    HasToBeReplaced,
 }
 
 /// Where a container's first process is noted.
@@ -100,6 +125,7 @@ impl Seen {
             name: name.trim_start_matches('/').to_owned(),
             running: found.state.as_ref().and_then(|state| state.running) == Some(true),
             image: config.and_then(|config| config.image.clone()).unwrap_or_default(),
+            image_id: found.image.clone().unwrap_or_default(),
             labels,
             first_process: first_process(found),
         }
@@ -162,29 +188,43 @@ impl DockerBackend {
             return Err(DockerFailure::Ended { code: None, said: String::new() });
         };
         // What it was made from, which may no longer be what its image's name leads to.
-        let image = self.engine.image(found.image.as_deref().unwrap_or(spec.image()))?;
+        let image = match self.engine.image(found.image.as_deref().unwrap_or(spec.image())) {
+            // Nobody can tell any more what it is. Another one can be made if the name leads somewhere;
+            // if not, that is the failure, and nothing is removed.
+            Err(DockerFailure::ImageMissing { .. }) => {
+                self.engine.image(spec.image())?;
+                return Ok(Restarted::HasToBeReplaced);
+            }
+            image => image?,
+        };
         let supervisor = self.supervisor_file()?;
         let labels = found.config.as_ref().and_then(|config| config.labels.clone());
         let Some(mut container) = self.container(found) else {
-            return Ok(Restarted::OfOtherRelease);
+            return Ok(Restarted::HasToBeReplaced);
         };
         let is_current = container.inspection.mounts.iter().flatten().any(|mount| {
             mount.destination.as_deref() == Some(request::SUPERVISOR)
                 && mount.source.as_deref() == supervisor.to_str()
         });
         if !is_current {
-            return Ok(Restarted::OfOtherRelease);
+            return Ok(Restarted::HasToBeReplaced);
         }
+        container.sources = Sources::open(spec, &supervisor)?;
         let inside = container.place.inside();
         let ours = OurMounts { supervisor: &supervisor, meeting_place: &inside };
         let around = self.around(spec, ours, Stay::Kept)?;
         let mut asked = request::build(spec, &image, &around)?;
         // They tell when it was made; which one it is was checked by them already.
         asked.labels = labels;
-        container.user = container.find_user(spec, &image)?;
+        request::keep_limits(&mut asked, spec, &container.inspection);
+        // Never asked of its files again: a command may have written the list of users.
+        let Some(user) = container.place.user() else { return Ok(Restarted::HasToBeReplaced) };
+        container.user = user;
+        self.bring_to_rest(&container)?;
         container.place.renew()?;
         let watch = container.place.watch()?;
-        let bytes = plan::bytes(spec, &image, container.user, Lifetime::Persistent)?;
+        let bytes =
+            plan::bytes(spec, &image, &container.sources, (container.user, Lifetime::Persistent))?;
         container.place.lay_out(&bytes)?;
         faults::reached("docker.planned");
         // A failure must not leave it running: the next call would find it and take it for proven.
@@ -194,6 +234,32 @@ impl DockerBackend {
         let stream = container.meet(&watch)?;
         faults::reached("docker.met");
         Ok(Restarted::Runs(Box::new(container), stream))
+    }
+
+    /// Whatever runs of a container goes, and the note of what was proven of it with it: from here to
+    /// the seal a kill leaves a container that nobody takes for a proven one.
+    fn bring_to_rest(&self, container: &Container) -> Result<(), DockerFailure> {
+        let path = note_path(&self.home, &container.id);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(DockerFailure::Local { what: "remove", path, cause: error });
+            }
+            Ok(()) | Err(_) => {}
+        }
+        if container.first_process == 0 {
+            return Ok(());
+        }
+        // It may end by itself meanwhile, so what counts is what is there afterwards.
+        let killed = self.engine.kill(&container.id);
+        match container.look()? {
+            Some(found) if first_process(&found).is_some() => {
+                Err(killed.err().unwrap_or_else(|| DockerFailure::Unstoppable {
+                    name: found.name.unwrap_or_default(),
+                }))
+            }
+            Some(_) => Ok(()),
+            None => Err(container.ended(None)),
+        }
     }
 
     /// Kills and removes a container of ours, and what is kept for it. One that is gone is no error;
@@ -242,6 +308,19 @@ impl DockerBackend {
         }
     }
 
+    /// How a container that was made from `image_id` stands to the image of that name.
+    pub fn image_state(&self, image: &str, image_id: &str) -> Result<ImageState, DockerFailure> {
+        let plain = |id: &str| id.trim_start_matches("sha256:").to_owned();
+        match self.engine.image(image) {
+            Ok(found) if plain(found.id.as_deref().unwrap_or_default()) == plain(image_id) => {
+                Ok(ImageState::Current)
+            }
+            Ok(_) => Ok(ImageState::Rebuilt),
+            Err(DockerFailure::ImageMissing { .. }) => Ok(ImageState::Deleted),
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// Every container of this state directory.
     pub fn ours(&self) -> Result<Vec<Seen>, DockerFailure> {
         let mut ours = Vec::new();
@@ -264,6 +343,7 @@ impl DockerBackend {
                 name: name.map_or_else(String::new, |name| name.trim_start_matches('/').to_owned()),
                 running: one.state.is_some_and(|state| state.to_string() == "running"),
                 image: one.image.unwrap_or_default(),
+                image_id: one.image_id.unwrap_or_default(),
                 labels,
                 first_process: None,
             });
@@ -341,17 +421,23 @@ impl DockerBackend {
         Ok(())
     }
 
-    /// Who the processes of a container of `spec` are.
-    pub(super) fn user_of(
-        &self,
-        id: &str,
-        spec: &ContainerSpec,
-    ) -> Result<(u32, u32), DockerFailure> {
+    /// The finished containers of this state directory, whether they run or stand. Changes nothing.
+    pub fn survivors(&self) -> Result<Vec<Survivor>, DockerFailure> {
+        let run = self.home.join("run");
+        let survivor = |seen: Seen| {
+            let place = MeetingPlace::open(&run, seen.labels.get(RUN_LABEL)?)?;
+            let is_ours = self.owns(&place).unwrap_or(false);
+            let about = place.about().filter(|_| is_ours && !place.is_held())?;
+            Some(Survivor { identity: self.identity(&seen.id), about })
+        };
+        Ok(self.ours()?.into_iter().filter_map(survivor).collect())
+    }
+
+    /// Who the processes of a running container are, as was noted when it was made.
+    pub(super) fn user_of(&self, id: &str) -> Result<(u32, u32), DockerFailure> {
         let gone = || DockerFailure::Ended { code: None, said: String::new() };
         let container = self.open(id)?.ok_or_else(gone)?;
-        let image = container.inspection.image.as_deref().unwrap_or(spec.image());
-        let image = self.engine.image(image)?;
-        container.find_user(spec, &image)
+        container.place.user().ok_or_else(gone)
     }
 
     fn inspect(&self, name: &str) -> Result<Option<ContainerInspectResponse>, DockerFailure> {
@@ -376,6 +462,7 @@ impl DockerBackend {
             // Whoever it was proven to be when it was made.
             user: (0, 0),
             inspection,
+            sources: Sources::default(),
             at_the_end: AtTheEnd::Leave,
         })
     }

@@ -16,6 +16,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::engine::Make;
 
+/// What stands for a field without a value.
+const NOTHING: &str = "nothing";
+
 /// One field that is not as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
@@ -23,6 +26,13 @@ pub struct Difference {
     pub field: String,
     pub asked: String,
     pub observed: String,
+}
+
+impl Difference {
+    /// Whether nothing was asked for in this field.
+    pub fn is_unasked(&self) -> bool {
+        self.asked == NOTHING
+    }
 }
 
 impl fmt::Display for Difference {
@@ -39,18 +49,26 @@ enum Exception {
     FilledIn,
     /// The engine may add to what was asked for.
     Superset,
+    /// The engine chooses if nothing was asked for, and these are in the list.
+    AtLeast(&'static [&'static str]),
     /// Compared elsewhere, or says nothing about what the container may do.
     Elsewhere,
 }
 
-use Exception::{Elsewhere, FilledIn, Superset};
+use Exception::{AtLeast, Elsewhere, FilledIn, Superset};
+
+/// What shows the kernel's memory, keys or firmware: every engine of ours has masked it since Docker 20.10.
+const MASKED: &[&str] = &["/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"];
+/// What steers the kernel.
+const READ_ONLY: &[&str] =
+    &["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
 /// Each exception with its reason.
 const EXCEPTIONS: &[(&str, Exception, &str)] = &[
     ("HostConfig.ShmSize", FilledIn, "the engine's 64 MiB"),
     ("HostConfig.Runtime", FilledIn, "the engine's default runtime"),
-    ("HostConfig.MaskedPaths", FilledIn, "the engine's list; what is masked is seen from inside"),
-    ("HostConfig.ReadonlyPaths", FilledIn, "the engine's list; seen from inside too"),
+    ("HostConfig.MaskedPaths", AtLeast(MASKED), "Podman's own list, which grows with the kernel"),
+    ("HostConfig.ReadonlyPaths", AtLeast(READ_ONLY), "the engine's list as well"),
     ("HostConfig.MemorySwap", FilledIn, "twice the memory limit unless told"),
     ("HostConfig.MemorySwappiness", FilledIn, "the kernel's default, shown as a number"),
     ("HostConfig.PidsLimit", FilledIn, "an engine may have a default limit; none is shown as -1"),
@@ -156,6 +174,11 @@ fn compare(
             None => wanted == seen,
             Some(FilledIn) => wanted == Value::Null || wanted == seen,
             Some(Superset) => has_all(&seen, &wanted),
+            Some(AtLeast(least)) => {
+                let least: Vec<Value> = least.iter().map(|path| Value::from(*path)).collect();
+                let is_its_choice = wanted == Value::Null;
+                (is_its_choice || wanted == seen) && has_all(&seen, &Value::Array(least))
+            }
             Some(Elsewhere) => true,
         };
         if !fits {
@@ -220,7 +243,7 @@ fn mounts(asked: &ContainerCreateBody, observed: &ContainerInspectResponse) -> V
         let show = |mounts: &BTreeSet<(String, String)>| {
             let here = mounts.iter().filter(|(place, _)| place == target);
             let shown: Vec<&str> = here.map(|(_, what)| what.as_str()).collect();
-            if shown.is_empty() { "nothing".to_owned() } else { shown.join(" and ") }
+            if shown.is_empty() { NOTHING.to_owned() } else { shown.join(" and ") }
         };
         let field = format!("Mounts[{target}]");
         found.push(Difference { field, asked: show(&asked), observed: show(&observed) });
@@ -274,7 +297,7 @@ fn note(
     }
     // A variable's value may be a secret: only its name is shown.
     let show = |value: &Value| match value {
-        Value::Null => "nothing".to_owned(),
+        Value::Null => NOTHING.to_owned(),
         Value::Array(items) if field == "Config.Env" => {
             let names = items.iter().filter_map(Value::as_str);
             let names = names.filter_map(|entry| Some(entry.split_once('=')?.0));

@@ -7,6 +7,7 @@
 //!                 s        the supervisor's socket, when it serves
 //!                 failure  its last words, if it cannot
 //!            s         the same socket, after the host has moved it
+//!            user      who its processes are, in numbers, as the image had them
 //!            about     what the container is; written last, so one that has it was finished
 //!            owner     whose it is: our mark and the engine's; there before anything else
 //! ```
@@ -43,6 +44,7 @@ const ABOUT: &str = "about";
 const OWNER: &str = "owner";
 /// A file that is being written.
 const OWNER_NEW: &str = "owner.new";
+const USER: &str = "user";
 /// How often a new name is tried.
 const TRIES: usize = 8;
 /// How often a wait looks whether the container still lives.
@@ -285,6 +287,20 @@ impl MeetingPlace {
         written.map_err(|cause| local("write", &path, cause))
     }
 
+    /// Notes who the container's processes are. Asked of its files once, before anything has run: a
+    /// command may be able to write the list of users.
+    pub(super) fn note_user(&self, (uid, gid): (u32, u32)) -> Result<(), DockerFailure> {
+        let path = self.directory.join(USER);
+        fs::write(&path, format!("{uid}:{gid}")).map_err(|cause| local("write", &path, cause))
+    }
+
+    /// Who they are; `None` if an older release made it.
+    pub(super) fn user(&self) -> Option<(u32, u32)> {
+        let text = fs::read_to_string(self.directory.join(USER)).ok()?;
+        let (uid, gid) = text.split_once(':')?;
+        Some((uid.parse().ok()?, gid.parse().ok()?))
+    }
+
     /// What the container is; `None` if it was never finished.
     pub(super) fn about(&self) -> Option<String> {
         fs::read_to_string(self.directory.join(ABOUT)).ok()
@@ -449,6 +465,15 @@ mod tests {
         assert_eq!(denied.kind(), io::ErrorKind::NotFound);
         drop(place);
         assert_eq!(fs::read_dir(run.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_user_is_kept_in_numbers() {
+        let run = tempfile::tempdir().unwrap();
+        let place = place_in(run.path()).unwrap();
+        assert_eq!(place.user(), None);
+        place.note_user((1000, 1005)).unwrap();
+        assert_eq!(MeetingPlace::open(run.path(), place.id()).unwrap().user(), Some((1000, 1005)));
     }
 
     #[test]

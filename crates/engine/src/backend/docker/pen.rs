@@ -12,8 +12,8 @@ use clawpen_rules::backend::Backend;
 use clawpen_rules::container::engine_limits::{EngineLimits, EngineUlimit};
 use clawpen_rules::container::{ContainerSpec, Network, RootFilesystem};
 use clawpen_rules::facts::{
-    self as rules_facts, Asked, Below, CgroupLimits, GroupsAsked, Interfaces, LandlockAsked, Line,
-    MountAsked, MountsAsked, Observed, Outside, Seen,
+    self as rules_facts, Asked, Below, CgroupLimits, GroupsAsked, Inside, Interfaces,
+    LandlockAsked, Line, MountAsked, MountsAsked, Observed, Outside, Seen,
 };
 use clawpen_rules::mounts::Access;
 use clawpen_rules::native::{Bound, PenUser, Rlimit, RlimitKind};
@@ -24,7 +24,9 @@ use clawpen_wire::supervisor::End;
 use super::engine::Make;
 use super::failure::DockerFailure;
 use super::find::{self, Restarted};
-use super::request::SUPERVISOR;
+use super::inspection::Difference;
+use super::request::{self, SUPERVISOR};
+use super::sources::Sources;
 use super::{Container, DockerBackend, Order, cgroup};
 use crate::backend::Witness;
 use crate::channel::{CallError, Captured, Channel, Command, ConnectError};
@@ -83,25 +85,15 @@ impl Pen {
         start(engine, order, witness).map_err(|cause| StartError { name, cause })
     }
 
-    /// Connects to a container that was written down, without asking the engine if the kernel's
-    /// word is enough. The value leaves it running. `None`: it does not run, or is not that one.
+    /// Connects to a container that was written down and proven, without a word to the engine. The
+    /// value leaves it running. `None`: it does not run, is not that one, or is not proven.
     pub fn find(home: &Path, identity: &DockerIdentity) -> Result<Option<Self>, ConnectError> {
         let Some((pid, stream)) = find::by_note(home, &identity.container_id) else {
             return Ok(None);
         };
-        let channel = Channel::connect(stream, pid)?;
-        Ok(Some(Self::found(channel, pid)))
-    }
-
-    /// The same by asking the engine.
-    pub fn find_at(engine: &DockerBackend, id: &str) -> Result<Option<Self>, DockerFailure> {
-        let Some(container) = engine.open(id)? else { return Ok(None) };
-        // Without its socket nobody will ever reach it again.
-        let Ok(stream) = container.connect() else { return Ok(None) };
-        let pid = container.first_process();
-        let channel = Channel::connect(stream, pid)?;
-        engine.note(&container)?;
-        Ok(Some(Self::found(channel, pid)))
+        let channel = Channel::connect_to_identify(stream, pid)?;
+        // A note is written after the seal. One beside an open supervisor is not ours.
+        Ok(channel.welcome().sealed.then(|| Self::found(channel, pid)))
     }
 
     fn found(channel: Channel, pid: u32) -> Self {
@@ -109,8 +101,8 @@ impl Pen {
         Self { channel: Some(channel), container: None, pid, facts: Vec::new(), lifetime }
     }
 
-    /// Starts a container that stopped and proves it again; `None` if it has to be replaced. Its
-    /// setup command has run when it was made.
+    /// Starts a container that stopped and proves it again; one that runs unproven is killed first.
+    /// `None` if it has to be replaced. Its setup command has run when it was made.
     pub fn restart(
         engine: &DockerBackend,
         id: &str,
@@ -119,13 +111,17 @@ impl Pen {
         let name = spec.identity().name.as_str().to_owned();
         let failed = |cause| StartError { name: name.clone(), cause };
         let proven = match engine.restart(id, spec) {
-            Ok(Restarted::OfOtherRelease) => return Ok(None),
+            Ok(Restarted::HasToBeReplaced) => return Ok(None),
             Ok(Restarted::Runs(container, stream)) => {
                 prove(engine, spec, (*container, stream), Lifetime::Persistent)
             }
             Err(cause) => Err(cause),
         };
         match proven {
+            // Nobody asked for what differs, so nobody says that its contents may go.
+            Err(DockerFailure::Differs(found)) if found.iter().all(Difference::is_unasked) => {
+                Err(failed(DockerFailure::DiffersKept(found)))
+            }
             // It is not what was asked for, so it goes.
             Err(cause @ (DockerFailure::Facts(_) | DockerFailure::Differs(_))) => {
                 engine.remove(id).map_err(failed)?;
@@ -151,15 +147,18 @@ impl Pen {
         if !self.facts.is_empty() {
             return Ok(self.facts.clone());
         }
-        let user = engine.user_of(id, spec)?;
+        let user = engine.user_of(id)?;
         let pid = self.pid;
-        let report = self.channel().and_then(Channel::facts).map_err(DockerFailure::Report)?;
+        let sources = Sources::look(spec)?;
+        let channel = self.channel().map_err(DockerFailure::Report)?;
         let observed = Observed {
             host_namespaces: facts::own_namespaces()?,
             outside: outside(pid)?,
-            inside: facts::inside(&report)?,
+            cgroup: cgroup::limits(pid).ok(),
+            inside: inside(channel, &sources)?,
         };
-        self.facts = rules_facts::compare(&asked(spec, user, engine.maker())?, &observed);
+        let asked = asked(spec, user, engine, &sources)?;
+        self.facts = rules_facts::compare(&asked, &observed);
         Ok(self.facts.clone())
     }
 
@@ -227,28 +226,31 @@ fn start(
 fn prove(
     engine: &DockerBackend,
     spec: &ContainerSpec,
-    (container, stream): (Container, UnixStream),
+    (mut container, stream): (Container, UnixStream),
     lifetime: Lifetime,
 ) -> Result<Pen, DockerFailure> {
     let pid = container.first_process();
-    let mut channel = Channel::connect(stream, pid)?;
+    let mut channel = Channel::connect_to_identify(stream, pid)?;
     let outside = outside(pid)?;
     // As the host numbers him: an engine may map its containers' users.
     let user = outside.as_ref().map_or(container.user.0, |seen| {
         let [real, ..] = seen.status.uids;
         real
     });
-    let report = channel.facts().map_err(DockerFailure::Report)?;
+    let sources = std::mem::take(&mut container.sources);
     let observed = Observed {
         host_namespaces: facts::own_namespaces()?,
         outside,
-        inside: facts::inside(&report)?,
+        // Who may not look at the process may still read its groups.
+        cgroup: cgroup::limits(pid).ok(),
+        inside: inside(&mut channel, &sources)?,
     };
-    let asked = asked(spec, container.user, engine.maker())?;
+    let asked = asked(spec, container.user, engine, &sources)?;
     let mut facts = rules_facts::decide(&asked, &observed).map_err(DockerFailure::Facts)?;
     faults::reached("docker.proven");
     channel.seal().map_err(DockerFailure::Report)?;
-    facts.push(sealed(&mut channel, pid, user)?);
+    let owner = Owner { inside: container.user.0, outside: user };
+    facts.push(sealed(&mut channel, pid, owner)?);
     // Whoever finds the note takes the container for proven and closed.
     match lifetime {
         Lifetime::UntilDisconnect => {}
@@ -258,14 +260,21 @@ fn prove(
     Ok(Pen { channel: Some(channel), container: Some(container), pid, facts, lifetime })
 }
 
-/// Whether process 1 has closed itself. What is closed belongs to root, so that of a process of the
-/// host's root nothing can be seen from outside: it is asked itself.
-fn sealed(channel: &mut Channel, pid: u32, user: u32) -> Result<Line, DockerFailure> {
-    let (memory, from) = if user == 0 {
+/// Whose process 1 is, as the container and as the host number him.
+#[derive(Debug, Clone, Copy)]
+struct Owner {
+    inside: u32,
+    outside: u32,
+}
+
+/// Whether process 1 has closed itself. What is closed belongs to root of its user namespace, so that of a
+/// process that is root's anyway nothing can be seen from outside: it is asked itself.
+fn sealed(channel: &mut Channel, pid: u32, owner: Owner) -> Result<Line, DockerFailure> {
+    let (memory, from) = if owner.inside == 0 || owner.outside == 0 {
         let report = channel.facts().map_err(DockerFailure::Report)?;
         (facts::inside(&report)?.supervisor.memory, Seen::Inside)
     } else {
-        (facts::memory(pid, user)?, Seen::Outside)
+        (facts::memory(pid, owner.outside)?, Seen::Outside)
     };
     let line = rules_facts::decide_sealed(memory, from);
     line.map_err(|mismatch| DockerFailure::Facts(vec![mismatch]))
@@ -274,7 +283,7 @@ fn sealed(channel: &mut Channel, pid: u32, user: u32) -> Result<Line, DockerFail
 /// Process 1 from outside; `None` where it belongs to another user and we are not root. What only
 /// the host can see does not hold then, and what was asked of it refuses the start.
 fn outside(pid: u32) -> Result<Option<Outside>, DockerFailure> {
-    match facts::outside(pid, cgroup::limits(pid).ok()) {
+    match facts::outside(pid) {
         Err(ObserveError::Read { cause, .. })
             if cause.kind() == io::ErrorKind::PermissionDenied =>
         {
@@ -284,11 +293,22 @@ fn outside(pid: u32) -> Result<Option<Outside>, DockerFailure> {
     }
 }
 
+/// The supervisor's report, with the files that are really mounted.
+fn inside(channel: &mut Channel, sources: &Sources) -> Result<Inside, DockerFailure> {
+    let report = channel.facts().map_err(DockerFailure::Report)?;
+    let mut inside = facts::inside(&report)?;
+    let targets = sources.targets();
+    let found = channel.identify(targets.clone()).map_err(DockerFailure::Report)?;
+    facts::identify(&mut inside, &targets, &found);
+    Ok(inside)
+}
+
 /// The facts that a spec asks for.
 fn asked(
     spec: &ContainerSpec,
     (uid, gid): (u32, u32),
-    maker: Make,
+    engine: &DockerBackend,
+    sources: &Sources,
 ) -> Result<Asked, DockerFailure> {
     let limits = EngineLimits::read(spec.limits()).map_err(DockerFailure::Limit)?;
     let positive = |number: Option<i64>| {
@@ -297,13 +317,14 @@ fn asked(
     Ok(Asked {
         backend: Backend::Docker,
         user: PenUser { uid, gid },
+        outside_uid: request::outside_user(spec, engine.engine.about()),
         groups: GroupsAsked::Given,
         ids: None,
-        namespaces: match maker {
+        namespaces: match engine.maker() {
             Make::Docker => NAMESPACES.to_vec(),
             Make::Podman => NAMESPACES_OF_PODMAN.to_vec(),
         },
-        mounts: MountsAsked::AtLeast(mounts(spec)),
+        mounts: MountsAsked::AtLeast(mounts(spec, sources, engine.maker())),
         interfaces: match spec.network() {
             Network::None => Interfaces::LoopbackOnly,
             Network::EngineDefault | Network::Named(_) | Network::Joined(_) => Interfaces::Given,
@@ -321,11 +342,11 @@ fn asked(
     })
 }
 
-fn mounts(spec: &ContainerSpec) -> Vec<MountAsked> {
-    let mount = |target: &str, flags: &[&'static str]| MountAsked {
-        target: posix::normalize(target),
-        flags: flags.to_vec(),
-        below: Below::Nothing,
+fn mounts(spec: &ContainerSpec, sources: &Sources, maker: Make) -> Vec<MountAsked> {
+    let mount = |target: &str, flags: &[&'static str]| {
+        let target = posix::normalize(target);
+        let source = sources.at(&target);
+        MountAsked { target, flags: flags.to_vec(), below: Below::Nothing, source }
     };
     let access = |access| match access {
         Access::ReadOnly => &["ro"][..],
@@ -344,6 +365,11 @@ fn mounts(spec: &ContainerSpec) -> Vec<MountAsked> {
         mount(path, &["nosuid", "nodev"])
     });
     mounts.extend(tmpfs);
+    match maker {
+        Make::Docker => {}
+        // Its inspection does not tell which paths are closed.
+        Make::Podman => mounts.push(mount("/proc/sys", &["ro"])),
+    }
     mounts
 }
 

@@ -20,6 +20,7 @@ use clawpen_wire::supervisor::EnvVar;
 
 use super::failure::DockerFailure;
 use super::request;
+use super::sources::Sources;
 use crate::seccomp;
 
 /// Places that are writable whatever the root is: devices, and memory that the engine mounts. Not
@@ -34,8 +35,8 @@ const ALWAYS_OPEN: &[(&str, LandlockAccess)] = &[
 pub(super) fn bytes(
     spec: &ContainerSpec,
     image: &ImageInspect,
-    (uid, gid): (u32, u32),
-    lifetime: Lifetime,
+    sources: &Sources,
+    ((uid, gid), lifetime): ((u32, u32), Lifetime),
 ) -> Result<Vec<u8>, DockerFailure> {
     let mut env = request::environment(spec, image);
     // A home that can be written to; the image's own is read-only or somebody else's.
@@ -57,7 +58,7 @@ pub(super) fn bytes(
             umask: 0o022,
             seccomp: seccomp::workload().bytes(),
             landlock: LandlockPlan { lowest_abi: 0, rules: rules(spec), tcp: true },
-            roots: roots(spec),
+            roots: roots(spec, sources),
             caps: ServeCaps::default(),
         },
     };
@@ -99,8 +100,9 @@ fn rules(spec: &ContainerSpec) -> Vec<LandlockRule> {
     rules
 }
 
-/// What file calls may name, the workspace first.
-fn roots(spec: &ContainerSpec) -> Vec<FileRoot> {
+/// What file calls may change, the workspace first. A file that is bound alone is no root: it can be
+/// read like the rest of the container, and a new one cannot take its place.
+fn roots(spec: &ContainerSpec, sources: &Sources) -> Vec<FileRoot> {
     let root = |(path, access): (&str, Access)| FileRoot {
         path: PathBuf::from(path),
         access: match access {
@@ -108,7 +110,7 @@ fn roots(spec: &ContainerSpec) -> Vec<FileRoot> {
             Access::ReadWrite => RootAccess::Write,
         },
     };
-    places(spec).map(root).collect()
+    places(spec).filter(|(path, _)| !sources.is_file(path)).map(root).collect()
 }
 
 /// Everything that is mounted for commands: the workspace, the binds, private memory.

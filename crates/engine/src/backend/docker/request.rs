@@ -9,9 +9,10 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use bollard::models::{
-    ContainerCreateBody, DeviceRequest, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum,
-    HostConfigLogConfig, ImageInspect, Mount, MountBindOptions, MountBindOptionsPropagationEnum,
-    MountType, ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum,
+    ContainerCreateBody, ContainerInspectResponse, DeviceRequest, HealthConfig, HostConfig,
+    HostConfigCgroupnsModeEnum, HostConfigLogConfig, ImageInspect, Mount, MountBindOptions,
+    MountBindOptionsPropagationEnum, MountType, ResourcesUlimits, RestartPolicy,
+    RestartPolicyNameEnum,
 };
 use clawpen_rules::container::engine_limits::{EngineLimits, EngineUlimit, Gpus};
 use clawpen_rules::container::{ContainerSpec, RootFilesystem};
@@ -32,6 +33,32 @@ pub(super) const MEETING_PLACE: &str = "/.clawpen/run";
 const PLAN: &str = "/.clawpen/run/plan";
 /// Docker's own profile has 20 KiB.
 const PROFILE_BYTES: u64 = 1024 * 1024;
+/// What a container does not see of the machine: what engines mask by themselves, what our own pens mask,
+/// and what only root may read. A container's root may be the machine's, without its power but with its
+/// right to read.
+pub(super) const MASKED: &[&str] = &[
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/key-users",
+    "/proc/keys",
+    "/proc/kpagecgroup",
+    "/proc/kpagecount",
+    "/proc/kpageflags",
+    "/proc/latency_stats",
+    "/proc/pagetypeinfo",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/slabinfo",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/vmallocinfo",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+    "/sys/kernel/slab",
+];
 /// What a command finds programs by if the image does not say.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -119,6 +146,15 @@ pub(super) fn user(spec: &ContainerSpec, image: &ImageInspect, engine: &About) -
     }
 }
 
+/// Whom this machine sees as the container's user, where that is known: an engine without root makes
+/// the owner of the workspace, who is us, its user.
+pub(super) fn outside_user(spec: &ContainerSpec, engine: &About) -> Option<u32> {
+    match engine.owner {
+        Owner::User if spec.user() == Some(&own_ids()) => Some(rustix::process::geteuid().as_raw()),
+        Owner::Root | Owner::User => None,
+    }
+}
+
 fn own_ids() -> String {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     format!("{}:{}", uid.as_raw(), gid.as_raw())
@@ -187,6 +223,11 @@ fn host_config(spec: &ContainerSpec, around: &Around<'_>) -> Result<HostConfig, 
         device_requests: gpus.map(|gpus| vec![device_request(gpus)]),
         ulimits: Some(ulimits.collect()),
         privileged: Some(false),
+        masked_paths: match around.engine.make {
+            Make::Docker => Some(MASKED.iter().map(|path| (*path).to_owned()).collect()),
+            // It takes no such list from Docker's clients, and has one of its own.
+            Make::Podman => None,
+        },
         // An engine may be configured to share these, or to put a process before ours.
         ipc_mode: Some("private".to_owned()),
         cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
@@ -227,6 +268,29 @@ fn rlimits(engine: &About, spec: &ContainerSpec) -> Vec<EngineUlimit> {
             let nproc = own(Resource::Nproc).into_iter().chain(processes).min();
             let both = [("nofile", own(Resource::Nofile)), ("nproc", nproc)];
             both.into_iter().filter(|(name, _)| missing(name)).map(limit).collect()
+        }
+    }
+}
+
+/// Takes limits that no config key sets from the container as it was made: they were those of whoever
+/// made it, and whoever starts it again may have others.
+pub(super) fn keep_limits(
+    asked: &mut ContainerCreateBody,
+    spec: &ContainerSpec,
+    made: &ContainerInspectResponse,
+) {
+    let made = made.host_config.iter().filter_map(|host| host.ulimits.as_ref()).flatten();
+    let asked = asked.host_config.iter_mut().filter_map(|host| host.ulimits.as_mut()).flatten();
+    // Podman writes `RLIMIT_NOFILE`.
+    let plain = |limit: &ResourcesUlimits| {
+        let name = limit.name.as_deref().unwrap_or_default();
+        name.trim_start_matches("RLIMIT_").to_ascii_lowercase()
+    };
+    for limit in asked {
+        let name = plain(limit);
+        let is_set = spec.limits().ulimits.iter().any(|(known, _)| *known == name);
+        if let (false, Some(kept)) = (is_set, made.clone().find(|made| plain(made) == name)) {
+            (limit.soft, limit.hard) = (kept.soft, kept.hard);
         }
     }
 }
@@ -295,18 +359,17 @@ fn mounts(spec: &ContainerSpec, around: &Around<'_>) -> (Vec<Mount>, Vec<String>
             binds.push(format!("{meeting_place}:{MEETING_PLACE}:rw,Z,rprivate"));
         }
     }
-    let of_layout = spec.mounts().iter();
-    mounts.extend(of_layout.map(|own| mount(&own.source, &own.target, own.access)));
+    for own in spec.mounts() {
+        match spec.workspace_label().option() {
+            None => mounts.push(mount(&own.source, &own.target, own.access)),
+            Some(label) => binds.push(labelled(&own.source, &own.target, own.access, label)),
+        }
+    }
     for bind in spec.binds() {
         match label(bind) {
             None => mounts.push(mount(bind.real_source(), bind.target(), bind.access())),
             Some(label) => {
-                let access = match bind.access() {
-                    Access::ReadOnly => "ro",
-                    Access::ReadWrite => "rw",
-                };
-                let (source, target) = (bind.real_source(), bind.target());
-                binds.push(format!("{source}:{target}:{access},{label},rprivate"));
+                binds.push(labelled(bind.real_source(), bind.target(), bind.access(), label));
             }
         }
     }
@@ -326,6 +389,16 @@ fn mount(source: &str, target: &str, access: Access) -> Mount {
         }),
         ..Mount::default()
     }
+}
+
+/// The form that can ask for a label. A path with a colon would be read as another one, and show as a
+/// difference.
+fn labelled(source: &str, target: &str, access: Access, label: &str) -> String {
+    let access = match access {
+        Access::ReadOnly => "ro",
+        Access::ReadWrite => "rw",
+    };
+    format!("{source}:{target}:{access},{label},rprivate")
 }
 
 /// The `SELinux` label that a bind asks for.

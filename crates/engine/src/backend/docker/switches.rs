@@ -57,6 +57,15 @@ mod one {
         if let Some(target) = name.strip_prefix("mount:") {
             return widen(host, target);
         }
+        if let Some(target) = name.strip_prefix("source:") {
+            // As if a link had stood there when the engine looked.
+            for mount in host.mounts.get_or_insert_default() {
+                if mount.target.as_deref() == Some(target) {
+                    mount.source = Some("/etc".to_owned());
+                }
+            }
+            return;
+        }
         if let Some(kind) = name.strip_prefix("limit:") {
             let limits = host.ulimits.get_or_insert_default();
             limits.retain(|limit| limit.name.as_deref() != Some(kind));

@@ -6,10 +6,11 @@
 //! the process is taken before the questions, so that the answers stay true.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use clawpen_os::cgroups::{Hierarchies, Leaf};
@@ -199,10 +200,11 @@ pub struct Swept {
 }
 
 /// Removes what makers that were killed have left below the state directory. `known` are the
-/// directories that rows name, and `is_known` asks again about one that is not among them.
+/// directories that rows name, by their last component, and `is_known` asks again about one that is not
+/// among them.
 pub fn sweep(
     state_dir: &str,
-    known: &BTreeSet<PathBuf>,
+    known: &BTreeSet<OsString>,
     mut is_known: impl FnMut(&Path) -> bool,
 ) -> io::Result<Swept> {
     let mut swept = Swept::default();
@@ -225,6 +227,15 @@ pub fn sweep(
         swept.removed += 1;
     }
     Ok(swept)
+}
+
+/// The finished pens that live, whoever knows of them. Changes nothing.
+pub fn survivors(state_dir: &str) -> io::Result<Vec<Survivor>> {
+    let found = run_directory::unheld(state_dir, &BTreeSet::new())?;
+    let survivor = |leftover: run_directory::Leftover| {
+        survivor(&leftover.path, leftover.connect().ok()?.as_fd())
+    };
+    Ok(found.into_iter().filter_map(survivor).collect())
 }
 
 /// The pen behind a socket, if it was finished and we understand it.

@@ -15,8 +15,8 @@ use clawpen_rules::facts::{
 use clawpen_rules::native::ids::{self, Helpers, IdMaps, Range, Starter, Writer};
 use clawpen_rules::native::{Bound, Cpu, Keeper, NativePen, PenUser, Rlimit, RlimitKind};
 use clawpen_wire::pen::{
-    CgroupEntry, CgroupVersion, Credentials, IdPlan, IdRange, IdWriter, LandlockPlan, MakePlan,
-    Namespaces, Network, PenSpec, ResourceLimit, ServeCaps, ServePlan,
+    CgroupEntry, CgroupVersion, Credentials, IdPlan, IdRange, IdWriter, LandlockPlan, Lifetime,
+    MakePlan, Namespaces, Network, PenSpec, ResourceLimit, ServeCaps, ServePlan,
 };
 use clawpen_wire::supervisor::EnvVar;
 
@@ -37,22 +37,29 @@ const NO_CORE: u64 = 1;
 /// What new files may be for others: read.
 const UMASK: u32 = 0o022;
 
-pub(super) struct Plan {
+/// A pen in every detail but its control group, which is made for one pen alone. Equal ones make pens that nobody
+/// can tell apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Blueprint {
     pub(super) spec: PenSpec,
     pub(super) asked: Asked,
+    limits: CgroupLimits,
+}
+
+/// A blueprint and the control group of the one pen that is made from it.
+pub(super) struct Plan {
+    pub(super) spec: PenSpec,
     pub(super) leaf: Option<Leaf>,
 }
 
-/// Everything that is needed to make a pen, with its control group made and noted in `directory`.
-pub(super) fn plan(request: &Request<'_>, directory: &RunDirectory) -> Result<Plan, StartFailure> {
+/// Everything that is needed to make a pen. Looks at the host and changes nothing.
+pub(super) fn draw(request: &Request<'_>) -> Result<Blueprint, StartFailure> {
     let pen = request.pen;
     let maps = id_maps(pen, request.name)?;
     let view = pen_view::build(pen, ownership(&maps), &Host::look_around()?)?;
     let rlimits = rlimits(pen);
     check_required(request, &maps)?;
     let landlock_required = request.require.contains(&Requirement::Landlock);
-    let limits = group_limits(pen);
-    let (leaf, cgroups) = cgroup(limits, directory)?;
     let asked = asked(request, &maps, view.mounts);
     let make = MakePlan {
         hostname: pen_view::HOST_NAME.to_owned(),
@@ -60,7 +67,7 @@ pub(super) fn plan(request: &Request<'_>, directory: &RunDirectory) -> Result<Pl
         ids: id_plan(&maps),
         root: view.steps,
         network: Network::None,
-        cgroups,
+        cgroups: Vec::new(),
     };
     let serve = ServePlan {
         lifetime: request.lifetime,
@@ -79,7 +86,35 @@ pub(super) fn plan(request: &Request<'_>, directory: &RunDirectory) -> Result<Pl
         roots: view.roots,
         caps: ServeCaps::default(),
     };
-    Ok(Plan { spec: PenSpec { make: Some(Box::new(make)), serve }, asked, leaf })
+    let spec = PenSpec { make: Some(Box::new(make)), serve };
+    Ok(Blueprint { spec, asked, limits: group_limits(pen) })
+}
+
+impl Blueprint {
+    /// Whether a pen needs a directory on the host: to be found again, or for its control group to be.
+    pub(super) fn needs_directory(&self) -> bool {
+        match self.spec.serve.lifetime {
+            Lifetime::Persistent => true,
+            Lifetime::UntilDisconnect => self.limits != CgroupLimits::default(),
+        }
+    }
+
+    /// For one pen: with its control group made, and noted in `directory`.
+    pub(super) fn furnish(&self, directory: Option<&RunDirectory>) -> Result<Plan, StartFailure> {
+        let (leaf, cgroups) = match directory {
+            Some(directory) => cgroup(self.limits, directory)?,
+            None if self.needs_directory() => {
+                let cause = io::ErrorKind::NotFound.into();
+                return Err(StartFailure::System { what: "make a control group", cause });
+            }
+            None => (None, Vec::new()),
+        };
+        let mut spec = self.spec.clone();
+        if let Some(make) = &mut spec.make {
+            make.cgroups = cgroups;
+        }
+        Ok(Plan { spec, leaf })
+    }
 }
 
 /// What must be observed of a pen of `request`; nothing is made.
@@ -93,6 +128,8 @@ fn asked(request: &Request<'_>, maps: &IdMaps, mounts: Vec<MountAsked>) -> Asked
     Asked {
         backend: Backend::Native,
         user: request.pen.user(),
+        // The id map tells.
+        outside_uid: None,
         groups: match maps.writer() {
             Writer::Root | Writer::Helpers => GroupsAsked::None,
             Writer::Single => GroupsAsked::Nameless,

@@ -12,7 +12,7 @@
 //! leftover, and [`leftovers`] may take it without asking anybody.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -165,20 +165,19 @@ impl Leftover {
     }
 }
 
-/// Every pen's directory that nobody is at work in and that is not `known`. Whether a row names it by
+/// Every pen's directory that nobody is at work in and whose name is not `known`. Whether a row names it by
 /// now is the caller's to ask, after this: a maker writes its row before it lets go.
-pub(super) fn unheld(state_dir: &str, known: &BTreeSet<PathBuf>) -> io::Result<Vec<Leftover>> {
+pub(super) fn unheld(state_dir: &str, known: &BTreeSet<OsString>) -> io::Result<Vec<Leftover>> {
     let entries = match fs::read_dir(parent(state_dir)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
     let mut found = Vec::new();
     for entry in entries.flatten() {
-        let path = entry.path();
-        if known.contains(&path) {
+        if known.contains(&entry.file_name()) {
             continue;
         }
-        if let Some(leftover) = hold(&path) {
+        if let Some(leftover) = hold(&entry.path()) {
             found.push(leftover);
         }
     }

@@ -1,4 +1,4 @@
-//! Starts the maker and waits until process 1 listens.
+//! Starts the maker, waits until process 1 serves, and connects.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -11,7 +11,7 @@ use clawpen_wire::supervisor::End;
 
 use super::StartFailure;
 use super::run_directory::{RunDirectory, SOCKET};
-use crate::channel::{Captured, Channel, Command};
+use crate::channel::{Captured, Channel, Command, ConnectError, Patience};
 use crate::supervisor_image::{Maker, ProcessOne};
 
 /// The setup command may install things.
@@ -19,15 +19,43 @@ const SETUP_PATIENCE: Duration = Duration::from_secs(10 * 60);
 /// What is shown of a failed setup command.
 const SHOWN: usize = 2000;
 
-/// Process 1, and a connection to it.
+/// Process 1, and our end of a connection to it.
 pub(super) struct Made {
     pub(super) pid: u32,
     pub(super) pidfd: OwnedFd,
-    pub(super) stream: UnixStream,
+    pub(super) stream: Stream,
+}
+
+/// A connection, by how we came to it.
+pub(super) enum Stream {
+    /// By a name in the file system, where somebody else could have listened.
+    Named(UnixStream),
+    /// The other end was handed to process 1 by its maker, and nobody else has ever had it.
+    Handed(UnixStream),
+}
+
+impl Stream {
+    /// Makes sure of process 1 and says hello.
+    pub(super) fn connect(self, first_process: u32) -> Result<Channel, ConnectError> {
+        match self {
+            Self::Named(stream) => Channel::connect(stream, first_process),
+            Self::Handed(stream) => Channel::over(Box::new(stream), Patience::default()),
+        }
+    }
 }
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> StartFailure {
     move |cause| StartFailure::System { what, cause }
+}
+
+/// Runs the maker for a pen that nobody comes back to: it has one connection, which has no name. When this
+/// returns, process 1 serves it.
+pub(super) fn make_nameless(maker: Maker, spec: &PenSpec) -> Result<Made, StartFailure> {
+    let (ours, theirs) =
+        sockets::pair(sockets::Kind::Stream).map_err(failed("make the pen's socket"))?;
+    let ProcessOne { pid, pidfd } = maker.make(spec, theirs.as_fd())?;
+    let stream = Stream::Handed(UnixStream::from(ours));
+    Ok(Made { pid: pid.get().unsigned_abs(), pidfd, stream })
 }
 
 /// Runs the maker; when this returns, process 1 listens and we are connected.
@@ -41,7 +69,8 @@ pub(super) fn make(
     let ProcessOne { pid, pidfd } = maker.make(spec, listener.as_fd())?;
     let stream =
         sockets::connect(directory.opened(), SOCKET.as_ref()).map_err(failed("reach the pen"))?;
-    Ok(Made { pid: pid.get().unsigned_abs(), pidfd, stream: UnixStream::from(stream) })
+    let stream = Stream::Named(UnixStream::from(stream));
+    Ok(Made { pid: pid.get().unsigned_abs(), pidfd, stream })
 }
 
 /// Runs the setup command; what it wrote is shown if it fails.

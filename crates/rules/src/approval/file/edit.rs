@@ -46,10 +46,18 @@ impl NewEntry {
     /// directory.
     pub(in crate::approval) fn remembered(remembered: Remembered, cwd: &str) -> Self {
         let Remembered { path, argv, pin, binding: _ } = remembered;
-        let cwd = cwd.to_owned();
-        let pattern = entry::bound_pattern(&path, &argv, &cwd);
+        Self::exact(path, argv, cwd.to_owned(), pin)
+    }
+
+    pub(in crate::approval) fn exact(
+        executable: String,
+        argv: Vec<String>,
+        cwd: String,
+        pin: ContentHash,
+    ) -> Self {
+        let pattern = entry::bound_pattern(&executable, &argv, &cwd);
         let command = argv.join(" ");
-        let binding = Binding::Exact { executable: path, argv, cwd };
+        let binding = Binding::Exact { executable, argv, cwd };
         Self { pattern, binding, pin: Some(pin), command: Some(command) }
     }
 

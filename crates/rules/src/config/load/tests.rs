@@ -1,6 +1,7 @@
 //! The whole pipeline over a table of files.
 
 use super::*;
+use crate::container::WorkspaceLabel;
 use crate::host_files::{Entry, EntryKind, FactProblem, FileTable, HostFiles};
 
 struct Files(Vec<(String, String)>);
@@ -131,11 +132,15 @@ fn agents_must_not_share_a_directory() {
 
 #[test]
 fn our_own_file_has_the_same_layers_and_is_checked() {
-    let own = "{defaults: {backend: 'native'}, agents: {Work: {envAllow: ['MY_TOKEN']}}}";
+    let own = "{defaults: {backend: 'native', docker: {workspaceLabel: 'shared'}}, \
+               agents: {Work: {envAllow: ['MY_TOKEN']}}}";
     let loaded = run(&[("clawpen.json", own)]).unwrap();
     let settings = loaded.own.resolve(&AgentId::normalize("work"));
     assert_eq!(settings.backend.map(|setting| setting.value).as_deref(), Some("native"));
     assert_eq!(settings.env_allow.value, ["MY_TOKEN"]);
+    assert_eq!(settings.docker.workspace_label.value, WorkspaceLabel::Shared);
+    let odd = run(&[("clawpen.json", "{defaults: {docker: {workspaceLabel: 'z'}}}")]);
+    assert!(matches!(odd, Err(LoadError::Invalid(_))));
     let Err(LoadError::Invalid(invalid)) = run(&[("clawpen.json", "{default: {}}")]) else {
         panic!("loaded")
     };

@@ -584,6 +584,7 @@ static OWN_SETTINGS: ObjectSchema = strict(&[
         Schema::Bool,
         "true: commands of an agent are asked about in the sandbox too; built-in: false",
     ),
+    field("docker", Schema::Object(&OWN_DOCKER), "what only containers have"),
     field("envAllow", TEXTS, "secret-looking variables that may enter the sandbox all the same"),
     field(
         "implicitToolGrants",
@@ -620,6 +621,12 @@ static OWN_WORKSPACES: ObjectSchema = strict(&[
         "what was moved aside is deleted after so many days; 0: only by sandbox trash empty; built-in: 0",
     ),
 ]);
+
+static OWN_DOCKER: ObjectSchema = strict(&[field(
+    "workspaceLabel",
+    Schema::Words(&["none", "shared", "private"]),
+    "SELinux label that the engine gives the workspace: shared with all containers, or private to one; built-in: none",
+)]);
 
 static OWN_NATIVE: ObjectSchema = strict(&[
     field("rootfs", FILLED, "directory of an unpacked image; built-in: the host's own programs"),

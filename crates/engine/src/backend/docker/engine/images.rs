@@ -11,7 +11,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use bollard::errors::Error;
-use bollard::models::{BuildInfo, ContainerCreateBody, CreateImageInfo, ImageSummary};
+use bollard::models::{
+    BuildInfo, ContainerCreateBody, ContainerSummaryStateEnum, CreateImageInfo, ImageSummary,
+};
 use bollard::query_parameters::{
     BuildImageOptionsBuilder, CreateContainerOptions, CreateImageOptionsBuilder,
     ListImagesOptionsBuilder, RemoveImageOptionsBuilder,
@@ -22,6 +24,8 @@ use futures_util::stream;
 use super::{Engine, failure, next_within};
 use crate::backend::docker::failure::{Action, DockerFailure};
 
+/// On a container that is only there to be read.
+const EXPORT_LABEL: &str = "clawpen.export";
 /// The engine says nothing while it unpacks what it was sent.
 const UNPACKED_WITHIN: Duration = Duration::from_secs(20 * 60);
 /// How much of an archive is sent at once.
@@ -135,10 +139,17 @@ impl Engine {
         }
     }
 
-    /// Writes an image's files as one archive. A container is made for it and never started.
-    pub(crate) fn export(&self, image: &str, sink: &mut dyn Write) -> Result<(), DockerFailure> {
+    /// Writes an image's files as one archive. A container is made for it and never started; `mark` is
+    /// what it is found by if we are killed.
+    pub(crate) fn export(
+        &self,
+        image: &str,
+        mark: &str,
+        sink: &mut dyn Write,
+    ) -> Result<(), DockerFailure> {
         let body = ContainerCreateBody {
             image: Some(image.to_owned()),
+            labels: Some(HashMap::from([(EXPORT_LABEL.to_owned(), mark.to_owned())])),
             entrypoint: Some(vec!["/nothing".to_owned()]),
             ..ContainerCreateBody::default()
         };
@@ -163,6 +174,17 @@ impl Engine {
         call: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, DockerFailure> {
         self.runtime.block_on(call).map_err(|cause| failure(action, cause))
+    }
+
+    /// Removes containers that were only made for an export with this mark.
+    pub(crate) fn remove_exports(&self, mark: &str) -> Result<(), DockerFailure> {
+        for found in self.labelled(&format!("{EXPORT_LABEL}={mark}"))? {
+            // One that was started is somebody's, whatever its image's labels say.
+            if found.state == Some(ContainerSummaryStateEnum::CREATED) {
+                self.remove(&found.id.unwrap_or_default())?;
+            }
+        }
+        Ok(())
     }
 }
 

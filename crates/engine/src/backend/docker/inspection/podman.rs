@@ -75,6 +75,12 @@ pub(super) fn translate_host(asked: &Map<String, Value>, observed: &mut Map<Stri
     if same_tmpfs(asked, observed) {
         copy(asked, observed, "Tmpfs");
     }
+    // Podman does not tell them: that `/proc/sys` is read-only is seen from inside.
+    for (field, least) in [("MaskedPaths", super::MASKED), ("ReadonlyPaths", super::READ_ONLY)] {
+        if observed.get(field).is_none_or(|list| list.is_null() || *list == json!([])) {
+            observed.insert(field.to_owned(), json!(least));
+        }
+    }
     if let Some(Value::Array(limits)) = observed.get_mut("Ulimits") {
         for limit in limits {
             let name = limit["Name"].as_str().unwrap_or_default();

@@ -48,7 +48,9 @@ fn honest() -> Value {
     host["SecurityOpt"] = json!(["seccomp={}", "no-new-privileges"]);
     host["ShmSize"] = json!(67_108_864);
     host["Runtime"] = json!("runc");
-    host["MaskedPaths"] = json!(["/proc/kcore"]);
+    host["MaskedPaths"] =
+        json!(["/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"]);
+    host["ReadonlyPaths"] = json!(super::READ_ONLY);
     host["CapAdd"] = Value::Null;
     host["PidMode"] = json!("");
     host["CpuQuota"] = json!(0);

@@ -164,6 +164,7 @@ fn a_config_that_says_nothing_is_locked_down() {
             "ExtraHosts": [],
             "Ulimits": [],
             "Privileged": false,
+            "MaskedPaths": MASKED,
             "IpcMode": "private",
             "CgroupnsMode": "private",
             "Init": false,

@@ -1,0 +1,185 @@
+//! What is made ahead for native pens: makers that wait for an order, and whole pens that wait for their first
+//! command.
+//!
+//! ```text
+//! nothing          each pen starts the supervisor program for itself: what a command line does
+//! a zygote         makers are forked from one that has started (`keep_ready`)
+//! pens in stock    made and proven for exactly what will be asked for, not sealed, not written down (`stock`)
+//! ```
+//!
+//! A pen from the stock is given away only for a plan that is equal to its own in every byte, the ids, the limits,
+//! the environment and what is written into `/etc` included, and only if what it has mounted of the host is still
+//! what stands there. Nobody has run anything in it, so what was proven holds; sealing it and writing it down come
+//! after, as for any other. It ends with this value, or with this process however that ends, because it is not
+//! sealed.
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use clawpen_os::beneath::{self, Open, Root};
+use clawpen_os::events::{self, Interest};
+use clawpen_wire::pen::MountStep;
+
+use super::plan::Blueprint;
+use super::{Proven, Request, StartFailure, switches};
+use crate::supervisor_image::{Maker, StartPenError, Zygote};
+
+/// Made ahead, and shared by all who make pens here.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead(Mutex<Store>);
+
+#[derive(Debug, Default)]
+struct Store {
+    zygote: Option<Zygote>,
+    makers: Vec<Maker>,
+    pens: Vec<Stocked>,
+}
+
+/// A pen that waits, and what it was made for.
+#[derive(Debug)]
+struct Stocked {
+    blueprint: Blueprint,
+    state_dir: String,
+    proven: Proven,
+}
+
+impl Ahead {
+    /// Sees to it that `count` makers wait, all from one zygote.
+    pub(crate) fn keep_ready(&self, count: usize) {
+        let mut store = self.store();
+        // A test's switches are read when the program starts: each maker has to be one of its own.
+        if store.zygote.is_none() && switches::switches().is_empty() {
+            store.zygote = Zygote::start().ok();
+        }
+        while store.makers.len() < count {
+            let Ok(maker) = store.new_maker() else { return };
+            store.makers.push(maker);
+        }
+    }
+
+    /// Starts a maker if none waits, so that it gets going while the caller still decides.
+    pub(crate) fn begin(&self) {
+        let mut store = self.store();
+        if store.makers.is_empty() && store.pens.is_empty() {
+            // Whoever needs it tries again, and hears why.
+            let maker = store.new_maker().ok();
+            store.makers.extend(maker);
+        }
+    }
+
+    /// A maker: one that waits, else a new one.
+    pub(super) fn maker(&self) -> Result<Maker, StartPenError> {
+        let mut store = self.store();
+        match store.makers.pop() {
+            Some(maker) => Ok(maker),
+            None => store.new_maker(),
+        }
+    }
+
+    /// Keeps a pen until one like it is asked for.
+    pub(super) fn keep(&self, request: &Request<'_>, blueprint: Blueprint, proven: Proven) {
+        let state_dir = request.state_dir.to_owned();
+        self.store().pens.push(Stocked { blueprint, state_dir, proven });
+    }
+
+    /// How many wait that are like it.
+    pub(super) fn count(&self, request: &Request<'_>, blueprint: &Blueprint) -> usize {
+        self.store().pens.iter().filter(|pen| pen.is_for(request, blueprint)).count()
+    }
+
+    pub(super) fn has_pens(&self) -> bool {
+        !self.store().pens.is_empty()
+    }
+
+    /// A pen that was made for exactly this. One whose mounts are no longer what stands there is ended.
+    pub(super) fn take(&self, request: &Request<'_>, blueprint: &Blueprint) -> Option<Proven> {
+        loop {
+            let found = {
+                let mut store = self.store();
+                let place = store.pens.iter().position(|pen| pen.is_for(request, blueprint))?;
+                store.pens.swap_remove(place)
+            };
+            // One that is not ends with its value.
+            if found.is_current().unwrap_or(false) {
+                return Some(found.proven);
+            }
+        }
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store {
+    /// From the zygote if there is one that lives.
+    fn new_maker(&mut self) -> Result<Maker, StartPenError> {
+        if let Some(zygote) = &self.zygote {
+            match zygote.maker() {
+                Ok(maker) => return Ok(maker),
+                // Somebody has ended it. What it would have forked is the same program.
+                Err(_) => self.zygote = None,
+            }
+        }
+        Maker::start()
+    }
+}
+
+impl Stocked {
+    fn is_for(&self, request: &Request<'_>, blueprint: &Blueprint) -> bool {
+        self.state_dir == request.state_dir && self.blueprint == *blueprint
+    }
+
+    /// Whether it lives, and what it has of the host is what a new one would get: a directory may have been moved
+    /// away since, with another in its place.
+    fn is_current(&self) -> Result<bool, StartFailure> {
+        let look =
+            |cause| StartFailure::System { what: "look at a pen that was made ahead", cause };
+        let (pid, pidfd) = self.proven.process();
+        let ended = events::poll(&[(pidfd, Interest::Read)], Some(Duration::ZERO)).map_err(look)?;
+        if !ended.is_empty() {
+            return Ok(false);
+        }
+        let root = beneath::open_root(Path::new(&format!("/proc/{pid}/root"))).map_err(look)?;
+        let host = beneath::open_root(Path::new("/")).map_err(look)?;
+        let identity = |root: Root<'_>, path: &Path| -> io::Result<(u64, u64)> {
+            let opened = beneath::open(root, path, Open::Handle)?;
+            let found = beneath::stat(opened.as_fd())?;
+            Ok((found.device, found.inode))
+        };
+        for (source, target) in self.blueprint.binds() {
+            let inside = identity(Root::with_absolute_links(root.as_fd()), target).map_err(look)?;
+            let outside = identity(host.as_fd().into(), source).map_err(look)?;
+            if inside != outside {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Blueprint {
+    /// What is mounted of the host: from where, to where.
+    fn binds(&self) -> impl Iterator<Item = (&Path, &Path)> {
+        let steps = self.spec.make.iter().flat_map(|plan| &plan.root);
+        steps.filter_map(|step| match step {
+            MountStep::Bind { source, target, .. } => Some((source.as_path(), target.as_path())),
+            MountStep::Device { .. }
+            | MountStep::Directory { .. }
+            | MountStep::Tmpfs { .. }
+            | MountStep::Proc { .. }
+            | MountStep::Devpts { .. }
+            | MountStep::File { .. }
+            | MountStep::Symlink { .. }
+            | MountStep::Mask { .. }
+            | MountStep::ReadOnly { .. }
+            | MountStep::Mqueue { .. } => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

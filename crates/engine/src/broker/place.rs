@@ -1,0 +1,87 @@
+//! Where whoever answers stands, as the kernel tells: on the machine, in a sandbox, or below a process
+//! that asks for an agent.
+//!
+//! A command that an agent was allowed to run on the host, and a tool that its program starts by
+//! itself, could call `clawpen approvals resolve`. Both are descendants of a process that we know. One
+//! that lets go of its parents is not seen here; whoever runs as the owner of the state directory can
+//! write to it anyway, and SECURITY.md says so.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+
+use clawpen_rules::approval::resolver::{Place, Resolver, Speaker};
+
+use super::{Broker, BrokerError, row};
+use crate::process_identity;
+
+/// The inode of the machine's own pid namespace: a constant of the kernel.
+const MACHINE: u64 = 0xefff_fffc;
+/// As many parents are looked at.
+const MOST_PARENTS: usize = 256;
+
+/// From which process on parents are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    /// The process itself counts: it is somebody else.
+    Itself(u32),
+    /// It is us, and only who started us counts.
+    Parent,
+}
+
+impl Broker<'_> {
+    /// The user at `clawpen approvals`, in this process.
+    pub fn person_here(&self) -> Result<Resolver, BrokerError> {
+        let uid = rustix::process::getuid().as_raw();
+        Ok(Resolver { speaker: Speaker::CliUser { uid }, place: self.place(From::Parent)? })
+    }
+
+    /// Where a process stands.
+    pub fn place(&self, from: From) -> Result<Place, BrokerError> {
+        let pid = match from {
+            From::Itself(pid) => pid,
+            From::Parent => std::process::id(),
+        };
+        let Ok(namespace) = fs::metadata(format!("/proc/{pid}/ns/pid")) else {
+            return Ok(Place::Unknown);
+        };
+        let (askers, namespaces) = self.database.read(|sql| {
+            let mut askers = BTreeSet::new();
+            let mut namespaces = BTreeSet::new();
+            let all = [row::pending(sql)?, row::unused(sql)?, row::running(sql)?];
+            for approval in all.iter().flatten() {
+                askers.insert((approval.holder.pid, approval.holder.start_time));
+                askers.extend(approval.agent_process);
+                namespaces.insert(approval.holder.pid_namespace);
+            }
+            Ok::<_, BrokerError>((askers, namespaces))
+        })?;
+        let own = namespace.ino();
+        if own != MACHINE && namespaces.iter().any(|asker| *asker != own) {
+            return Ok(Place::Sandbox);
+        }
+        Ok(below(pid, from, &askers))
+    }
+}
+
+/// Walks up from a process to the first one. A parent that ends while we look hands its children to
+/// another, so the walk is then made again.
+fn below(pid: u32, from: From, askers: &BTreeSet<(u32, u64)>) -> Place {
+    (0..3).find_map(|_| walk(pid, from, askers)).unwrap_or(Place::Unknown)
+}
+
+fn walk(pid: u32, from: From, askers: &BTreeSet<(u32, u64)>) -> Option<Place> {
+    let mut next = pid;
+    for step in 0..MOST_PARENTS {
+        let found = process_identity::listed(next).ok()??;
+        let counts = step > 0 || matches!(from, From::Itself(_));
+        if counts && askers.contains(&(next, found.start_time)) {
+            return Some(Place::UnderAsker { pid: next });
+        }
+        if found.parent == 0 {
+            return Some(Place::Host);
+        }
+        next = found.parent;
+    }
+    None
+}

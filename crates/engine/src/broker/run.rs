@@ -1,0 +1,222 @@
+//! Runs what was allowed: once, by whoever asked, and only if it is still what was shown.
+
+use std::time::Instant;
+
+use clawpen_os::process::ExitStatus;
+use clawpen_rules::approval::answer::{Denied, Settled};
+use clawpen_rules::approval::run_form::Frozen;
+use clawpen_rules::command::{PlanHash, ProgramFiles};
+
+use super::row::{self, Approval, Id, Outcome, State};
+use super::{Broker, BrokerError, settle};
+use crate::audit::{self, Ending, Verdict};
+use crate::faults;
+use crate::host_exec::{self, End, Finished, Limits, RunError};
+use crate::registry::{Holder, Liveness};
+
+/// What came of a run.
+#[derive(Debug)]
+pub enum Ran {
+    Finished(Finished),
+    /// Nothing was started, or a chain stopped in the middle.
+    Refused(NotRun),
+}
+
+/// Why an approval does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum NotRun {
+    #[error("it is not allowed: {0}")]
+    Denied(Denied),
+    #[error("it is still waiting for an answer")]
+    Pending,
+    #[error("it was taken back, or nobody ran it in time; ask again")]
+    Withdrawn,
+    #[error("it was allowed once, and that was used ({})", .0.as_str())]
+    Used(State),
+    #[error("what would run is not what was shown; ask again")]
+    OtherPlan,
+    #[error("another process asked, and still runs")]
+    NotTheAsker,
+    #[error("{}", chain(.0))]
+    Run(#[source] RunError),
+}
+
+fn chain(error: &RunError) -> String {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+    match error {
+        // Its text has the cause already.
+        RunError::Stale(_) => error.to_string(),
+        RunError::Nul { .. } | RunError::Start { .. } | RunError::Io { .. } => {
+            format!("{error}{}", cause.unwrap_or_default())
+        }
+    }
+}
+
+impl Broker<'_> {
+    /// Runs the plan of an approval that was allowed. Every file and the directory are compared with
+    /// the plan right before; a difference refuses, and the approval is used up all the same.
+    pub fn run(
+        &self,
+        id: &Id,
+        frozen: &Frozen,
+        files: &dyn ProgramFiles,
+        limits: Limits,
+    ) -> Result<Ran, BrokerError> {
+        if let Err(why) = self.claim(id, Some(frozen.plan.hash()))? {
+            return Ok(Ran::Refused(why));
+        }
+        let start = Instant::now();
+        let ran = host_exec::run(&frozen.plan, files, limits);
+        faults::reached("broker.ran");
+        let now = self.clock.now();
+        self.database.write(|sql| {
+            let approval = row::by_id(sql, id)?;
+            let (state, verdict, reason, ending) = match &ran {
+                Ok(finished) => (
+                    State::Ended,
+                    ran_verdict(&approval),
+                    ran_reason(&approval, finished),
+                    Some(ending(finished)),
+                ),
+                Err(error @ RunError::Stale(_)) => {
+                    (State::Refused, Verdict::Refused, chain(error), None)
+                }
+                Err(error) => (State::Refused, Verdict::Failed, chain(error), None),
+            };
+            settle::set_state(sql, &approval, state, ending)?;
+            let mut call = approval.record(approval.door, verdict, &reason);
+            call.ending = ending;
+            call.duration = start.elapsed();
+            if let Ok(finished) = &ran {
+                call.bytes_out = (finished.output.len() + finished.errors.len()) as u64;
+            }
+            audit::append_call(sql, &call, now.wall)?;
+            Ok::<_, BrokerError>(())
+        })?;
+        Ok(match ran {
+            Ok(finished) => Ran::Finished(finished),
+            Err(error) => Ran::Refused(NotRun::Run(error)),
+        })
+    }
+
+    /// Uses an approval up: from here on nobody else can. `plan` is what is about to run, where it is
+    /// known; an approval without a plan is used up by whoever runs it in its own way.
+    pub fn claim(
+        &self,
+        id: &Id,
+        plan: Option<PlanHash>,
+    ) -> Result<Result<(), NotRun>, BrokerError> {
+        let now = self.clock.now();
+        let this =
+            Holder::this().map_err(|cause| BrokerError::Io { what: "name this process", cause })?;
+        let claimed = self.database.write(|sql| {
+            settle::sweep(sql, &now)?;
+            let approval = row::by_id(sql, id)?;
+            if let Err(why) = check(&approval, plan, &this) {
+                return Ok::<_, BrokerError>(Err(why));
+            }
+            settle::set_state(sql, &approval, State::Running, None)?;
+            Ok(Ok(()))
+        })?;
+        faults::reached("broker.claimed");
+        Ok(claimed)
+    }
+
+    /// Writes down how something ended that was [claimed](Self::claim) and run in its own way.
+    pub fn finish(&self, id: &Id, ending: Ending) -> Result<(), BrokerError> {
+        let now = self.clock.now();
+        self.database.write(|sql| {
+            let approval = row::by_id(sql, id)?;
+            if approval.state != State::Running {
+                return Ok(());
+            }
+            settle::set_state(sql, &approval, State::Ended, Some(ending))?;
+            let mut call = approval.record(approval.door, ran_verdict(&approval), "it ran");
+            call.ending = Some(ending);
+            audit::append_call(sql, &call, now.wall)?;
+            Ok(())
+        })
+    }
+
+    /// Takes over a question of a process that died: a door that was started again goes on waiting,
+    /// and runs what is allowed. The plan was made anew and must be what was shown.
+    pub fn resume(&self, id: &Id, frozen: &Frozen) -> Result<Result<(), NotRun>, BrokerError> {
+        let this =
+            Holder::this().map_err(|cause| BrokerError::Io { what: "name this process", cause })?;
+        let now = self.clock.now();
+        self.database.write(|sql| {
+            settle::sweep(sql, &now)?;
+            let approval = row::by_id(sql, id)?;
+            match approval.state {
+                State::Pending | State::Settled => {}
+                State::Withdrawn => return Ok(Err(NotRun::Withdrawn)),
+                state @ (State::Running | State::Ended | State::Refused | State::Lost) => {
+                    return Ok(Err(NotRun::Used(state)));
+                }
+            }
+            if !is_plan(&approval, frozen.plan.hash()) {
+                return Ok(Err(NotRun::OtherPlan));
+            }
+            if approval.holder != this && approval.holder.liveness() != Liveness::Dead {
+                return Ok(Err(NotRun::NotTheAsker));
+            }
+            sql.run(
+                "UPDATE approvals SET pid = ?2, start_time = ?3, boot_id = ?4, pid_namespace = ?5
+                 WHERE id = ?1",
+                (id.as_str(), this.pid, this.start_time, &this.boot_id, this.pid_namespace),
+            )?;
+            Ok(Ok(()))
+        })
+    }
+}
+
+/// Says whether an approval may be used by this process for this plan.
+fn check(approval: &Approval, plan: Option<PlanHash>, this: &Holder) -> Result<(), NotRun> {
+    match approval.outcome() {
+        None => return Err(NotRun::Pending),
+        Some(Outcome::Withdrawn) => return Err(NotRun::Withdrawn),
+        Some(Outcome::Settled(Settled::Refuse(denied))) => return Err(NotRun::Denied(denied)),
+        Some(Outcome::Settled(
+            Settled::Run | Settled::RunAndRemember | Settled::RunUnanswered | Settled::RunIfCovered,
+        )) => {}
+    }
+    if approval.state != State::Settled {
+        return Err(NotRun::Used(approval.state));
+    }
+    if approval.holder != *this {
+        return Err(NotRun::NotTheAsker);
+    }
+    match (plan, &approval.plan) {
+        (Some(hash), Some(_)) if is_plan(approval, hash) => Ok(()),
+        (None, None) => Ok(()),
+        (Some(_) | None, _) => Err(NotRun::OtherPlan),
+    }
+}
+
+fn is_plan(approval: &Approval, hash: PlanHash) -> bool {
+    approval.plan.as_ref().is_some_and(|plan| plan.hash == hash.to_string())
+}
+
+fn ran_verdict(approval: &Approval) -> Verdict {
+    if approval.word.is_some() { Verdict::Approved } else { Verdict::Allowed }
+}
+
+fn ran_reason(approval: &Approval, finished: &Finished) -> String {
+    let whose = match (&approval.word, &approval.resolver) {
+        (Some(word), Some(by)) => format!("{} by {by}", word.as_str()),
+        (Some(_) | None, _) => format!("unanswered, askFallback {}", approval.fallback),
+    };
+    match finished.changed.len() {
+        0 => format!("ran: {whose}"),
+        count => format!("ran: {whose}; {count} of its files changed meanwhile"),
+    }
+}
+
+/// How a run ended, for the record.
+pub(crate) fn ending(finished: &Finished) -> Ending {
+    match finished.end {
+        End::TimedOut => Ending::TimedOut,
+        End::Status(ExitStatus::Code(code)) => Ending::Exit(code.into()),
+        End::Status(ExitStatus::Signal(signal)) => Ending::Signal(signal.get()),
+    }
+}
