@@ -11,6 +11,7 @@ use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use clawpen_rules::backend::Backend;
 use clawpen_rules::container::ContainerSpec;
@@ -18,6 +19,7 @@ use clawpen_rules::facts::Line;
 use clawpen_rules::native::NativePen;
 use clawpen_wire::pen::Lifetime;
 
+use self::docker::engine::{LEFT_ALONE, Patience};
 use self::docker::{DockerBackend, DockerFailure, Endpoint};
 use self::native::{FindError, Found};
 use crate::channel::{CallError, Channel, ConnectError};
@@ -58,6 +60,9 @@ pub type WitnessError = Box<dyn Error + Send + Sync>;
 #[derive(Debug, Default)]
 pub struct Engines {
     docker: Mutex<HashMap<Endpoint, Arc<DockerBackend>>>,
+    /// Those that did not answer in time, and when.
+    frozen: Mutex<HashMap<Endpoint, Instant>>,
+    patience: Patience,
     /// What waits for native pens to be asked for.
     ahead: native::Ahead,
 }
@@ -79,6 +84,11 @@ pub enum Sandbox {
 }
 
 impl Engines {
+    /// For work that nobody waits for: an engine that is slow is left alone.
+    pub fn hurried() -> Self {
+        Self { patience: Patience::Brief, ..Self::default() }
+    }
+
     /// The engine that the environment names.
     pub fn docker(&self, state_dir: &str) -> Result<Arc<DockerBackend>, DockerFailure> {
         self.docker_at(&docker::locate(|name| std::env::var(name).ok())?, state_dir)
@@ -103,8 +113,17 @@ impl Engines {
         if let Some(known) = known.get(endpoint) {
             return Ok(Arc::clone(known));
         }
-        let home = docker_home(state_dir);
-        let made = Arc::new(DockerBackend::connect(endpoint, &home, supervisor_image::IMAGE)?);
+        let mut frozen = self.frozen.lock().unwrap_or_else(PoisonError::into_inner);
+        if frozen.get(endpoint).is_some_and(|since| since.elapsed() < LEFT_ALONE) {
+            return Err(DockerFailure::Frozen { action: docker::Action::Connect });
+        }
+        let (home, patience) = (docker_home(state_dir), self.patience);
+        let made =
+            DockerBackend::connect_within(endpoint, &home, supervisor_image::IMAGE, patience);
+        if matches!(made, Err(DockerFailure::Frozen { .. })) {
+            frozen.insert(endpoint.clone(), Instant::now());
+        }
+        let made = Arc::new(made?);
         known.insert(endpoint.clone(), Arc::clone(&made));
         Ok(made)
     }

@@ -30,14 +30,14 @@ use clawpen_wire::pen::Lifetime;
 use crate::audit::Ending;
 use crate::backend::docker::DockerFailure;
 use crate::backend::native::Requirement;
-use crate::backend::{self, Plan, Sandbox};
+use crate::backend::{self, Engines, Plan, Sandbox};
 use crate::clock::{Clock, SystemClock};
 use crate::config_store::Store;
 use crate::database::DatabaseError;
 use crate::explain::{self, Question, QuestionError};
 use crate::faults;
 use crate::lifecycle::current::{self, Currents};
-use crate::lifecycle::{Caller, EnsureError, Held, How, Throttle, Wanted};
+use crate::lifecycle::{Caller, EnsureError, Held, How, Lifecycle, Throttle, Wanted};
 use crate::machine;
 use crate::random;
 use crate::registry::{Identity, Kind, NewRow, Row};
@@ -288,7 +288,9 @@ pub fn run<T>(
 /// Removes what is due, if nobody has for a while; also what killed processes left. Never fails a
 /// call: what did not work is told.
 pub fn tidy_now_and_then(yard: &Yard, store: &Store) -> Vec<String> {
-    let lifecycle = yard.lifecycle();
+    // The caller has his answer and wants to go on: an engine that hangs must not keep him.
+    let engines = Engines::hurried();
+    let lifecycle = Lifecycle { engines: &engines, ..yard.lifecycle() };
     match lifecycle.throttle() {
         Throttle::TooSoon => return Vec::new(),
         Throttle::Due => {}

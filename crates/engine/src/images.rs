@@ -25,7 +25,7 @@ pub use crate::backend::docker::engine::Gone;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::backend::docker::engine::Engine;
+use crate::backend::docker::engine::{Engine, Patience};
 use crate::backend::docker::{self, DockerFailure, Endpoint};
 
 /// Says which of our images it is.
@@ -116,7 +116,7 @@ impl Images {
 
     /// Connects to one engine.
     pub fn at(endpoint: &Endpoint, state_dir: &str) -> Result<Self, DockerFailure> {
-        let engine = Arc::new(Engine::connect(endpoint)?);
+        let engine = Arc::new(Engine::connect(endpoint, Patience::Usual)?);
         let home = Path::new(state_dir).join("clawpen/images");
         Ok(Self { engine, endpoint: endpoint.clone(), home })
     }

@@ -9,6 +9,7 @@
 //! fingerprint differs ──► not hot: Replace    hot: KeepStale, or Refuse if its mounts differ
 //! other backend       ──► not hot: Replace    hot: Refuse
 //! other protocol      ──► not in use: Replace    in use: Refuse
+//! the way in is lost  ──► not in use: Replace    in use: Refuse
 //! ```
 //!
 //! A running sandbox is hot while somebody uses it, for [`HOT_WINDOW`] after, and when nobody can
@@ -56,6 +57,8 @@ pub enum Reach {
     OtherBackend,
     /// Its supervisor is of a release that we no longer understand.
     OtherProtocol,
+    /// What led into it is gone from this machine.
+    Lost,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,6 +171,8 @@ pub enum Difference {
     Changed,
     /// Neither label nor registry say what it was made from.
     Unknown,
+    /// Nothing leads into it any more, whatever its config is.
+    Lost,
 }
 
 /// Why nobody misses it.
@@ -190,6 +195,8 @@ pub enum RefuseReason {
     OtherBackend(Stale),
     /// In use, by another release whose supervisor we do not understand.
     OtherProtocol(Stale),
+    /// In use, by a call that was there before the way in was lost.
+    Lost(Stale),
     /// Whatever is made now could not be written down, and would be lost.
     RegistryUnreadable { file: String },
 }
@@ -207,6 +214,7 @@ pub fn decide(seen: &Seen, wanted: &Wanted, now: Timestamp) -> Reuse {
     let Some(container) = &seen.container else { return Reuse::Create };
     let current = container.label.as_ref().or(registered);
     let difference = match current {
+        _ if container.reach == Reach::Lost => Difference::Lost,
         None => Difference::Unknown,
         Some(current) if current != wanted.fingerprint.as_str() => Difference::Changed,
         Some(_) if container.reach != Reach::Usable => Difference::Changed,
@@ -230,6 +238,7 @@ pub fn decide(seen: &Seen, wanted: &Wanted, now: Timestamp) -> Reuse {
         (Reach::Usable, Mounts::Differ) => Reuse::Refuse(RefuseReason::MountsDiffer(stale)),
         (Reach::OtherBackend, _) => Reuse::Refuse(RefuseReason::OtherBackend(stale)),
         (Reach::OtherProtocol, _) => Reuse::Refuse(RefuseReason::OtherProtocol(stale)),
+        (Reach::Lost, _) => Reuse::Refuse(RefuseReason::Lost(stale)),
     }
 }
 
@@ -242,9 +251,13 @@ fn cold(
 ) -> Option<Cold> {
     match (container.state, activity) {
         (State::Stopped, Activity::InUse | Activity::Quiet) => Some(Cold::Stopped),
+        // A call that was there before holds on to it.
+        (State::Unproven, Activity::InUse) if container.reach == Reach::Lost => None,
         (State::Unproven, Activity::InUse | Activity::Quiet) => Some(Cold::Unproven),
         (State::Running, Activity::InUse) => None,
-        (State::Running, Activity::Quiet) if container.reach == Reach::OtherProtocol => {
+        (State::Running, Activity::Quiet)
+            if matches!(container.reach, Reach::OtherProtocol | Reach::Lost) =>
+        {
             Some(Cold::OutOfReach)
         }
         (State::Running, Activity::Quiet) => {
@@ -304,6 +317,7 @@ impl fmt::Display for ReplaceReason {
         f.write_str(match self.difference {
             Difference::Changed => "its config changed",
             Difference::Unknown => "nothing says which config it was made from",
+            Difference::Lost => "the socket that led into it is gone",
         })?;
         match self.cold {
             Cold::Stopped => f.write_str(" and it is stopped"),
@@ -333,6 +347,12 @@ impl fmt::Display for RefuseReason {
                 f,
                 "sandbox `{}` is in use by another release of clawpen, whose supervisor this one \
                  does not understand; run `{}` to replace it",
+                stale.name, stale.recreate
+            ),
+            Self::Lost(stale) => write!(
+                f,
+                "sandbox `{}` is in use, and the socket that led into it is gone; wait for its \
+                 calls to end, or run `{}` to replace it",
                 stale.name, stale.recreate
             ),
             Self::RegistryUnreadable { file } => write!(

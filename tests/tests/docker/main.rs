@@ -2,19 +2,23 @@
 //! with stand-ins for the supervisor; [`pen`] is about what a command finds, with the real one; [`keys`]
 //! goes through the config's keys. [`lifecycle`] and [`healing`] run the real binary; the second does
 //! harm to an [`engine`] of its own. [`people`] are ordinary users, [`podman`] is another engine,
-//! [`images`] makes what containers start from, [`swaps`] changes sources while they are mounted, [`tls`] is the way there by a port.
+//! [`images`] makes what containers start from, [`swaps`] changes sources while they are mounted, [`tls`] is the way there by a port;
+//! [`ours`] is about what may be touched there, [`trust`] about whom we believe.
 
 mod container;
 mod engine;
+mod fake;
 mod healing;
 mod images;
 mod keys;
 mod lifecycle;
 mod many;
+mod ours;
 mod pen;
 mod people;
 mod podman;
 mod relay;
 mod swaps;
 mod tls;
+mod trust;
 mod yard;

@@ -86,3 +86,25 @@ fn a_kept_container_of_podman_answers_again() -> Result<()> {
     assert_eq!(left_over(&place)?, "");
     Ok(())
 }
+
+/// Podman reads a profile by itself, when it makes the container and whenever it likes.
+#[test]
+fn podman_gets_the_profile_that_was_checked_from_a_file_of_ours() -> Result<()> {
+    let Some(place) = Place::of_podman()? else { return Ok(()) };
+    place.owned_by(1000, 1000)?;
+    let backend = place.backend(supervisor_image::IMAGE)?;
+    let (theirs, denies) = (place.path("profile.json"), ["mkdir", "mkdirat"]);
+    let rule = serde_json::json!({"names": denies, "action": "SCMP_ACT_ERRNO", "errnoRet": 1});
+    let profile = serde_json::json!({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [rule]});
+    std::fs::write(&theirs, profile.to_string())?;
+    let spec = place.spec(&format!("{{seccompProfile: '{}'}}", theirs.display()))?;
+    let mut pen = Pen::start(&backend, &spec, Lifetime::UntilDisconnect)?;
+    assert_ne!(run(&mut pen, &["mkdir", "/workspace/made"])?.0, End::Code(0));
+    let Some(container) = backend.open(&place.name()?)? else { panic!("it runs") };
+    let host = container.inspection().host_config.clone().unwrap_or_default();
+    let kept = place.path("home/seccomp").display().to_string();
+    let options = host.security_opt.unwrap_or_default();
+    assert!(options.iter().any(|option| option.contains(&kept)), "{options:?}");
+    pen.remove()?;
+    Ok(())
+}

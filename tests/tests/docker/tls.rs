@@ -1,13 +1,14 @@
 //! An engine behind TLS: a relay that only lets in whoever has the right certificate.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use clawpen_engine::backend::docker::{DockerFailure, Endpoint, locate};
 use clawpen_engine::images::Images;
 use clawpen_tests::docker::Place;
+use clawpen_tests::home::{Home, Run};
 
 /// Certificates as an administrator would make them: an authority, an engine's, a client's.
 const CERTIFICATES: &str = r#"set -e
@@ -23,6 +24,16 @@ sign client.csr cert.pem usage
 mkdir other
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=other -keyout other/key.pem -out other/cert.pem 2>/dev/null
 cp ca.pem other/ca.pem
+mkdir misnamed
+echo "subjectAltName=IP:127.0.0.2" > names
+req engine misnamed/server-key.pem server.csr
+sign server.csr misnamed/server.pem names
+cp ca.pem misnamed/ca.pem
+mkdir foreign
+openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=foreign -keyout foreign-key.pem -out foreign/ca.pem 2>/dev/null
+echo "subjectAltName=IP:127.0.0.1" > names
+req engine foreign/server-key.pem server.csr
+openssl x509 -req -days 2 -CA foreign/ca.pem -CAkey foreign-key.pem -CAcreateserial -in server.csr -out foreign/server.pem -extfile names 2>/dev/null
 "#;
 /// Between the certificates and the engine's socket.
 const RELAY: &str = r"
@@ -69,9 +80,15 @@ impl Drop for Relay {
     }
 }
 
-fn relay(directory: &Path, engine: &Path) -> Result<(Relay, u16)> {
-    let made = Command::new("sh").args(["-c", CERTIFICATES]).current_dir(directory).status()?;
+fn certificates(place: &Place) -> Result<PathBuf> {
+    let directory = place.path("certificates");
+    std::fs::create_dir(&directory)?;
+    let made = Command::new("sh").args(["-c", CERTIFICATES]).current_dir(&directory).status()?;
     ensure!(made.success(), "openssl made no certificates");
+    Ok(directory)
+}
+
+fn relay(directory: &Path, engine: &Path) -> Result<(Relay, u16)> {
     let mut relay = Command::new("python3");
     relay.args(["-c", RELAY]).arg(directory).arg(engine).stdout(Stdio::piped());
     let mut relay = Relay(relay.spawn().context("python3")?);
@@ -93,8 +110,7 @@ fn endpoint(port: u16, certificates: &Path) -> Result<Endpoint, DockerFailure> {
 #[test]
 fn an_engine_behind_tls_answers_who_it_trusts_and_nobody_else() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
-    let certificates = place.path("certificates");
-    std::fs::create_dir(&certificates)?;
+    let certificates = certificates(&place)?;
     let (_relay, port) = relay(&certificates, &place.socket)?;
     let state = place.path("state").display().to_string();
     let images = Images::at(&endpoint(port, &certificates)?, &state)?;
@@ -104,5 +120,35 @@ fn an_engine_behind_tls_answers_who_it_trusts_and_nobody_else() -> Result<()> {
     assert!(matches!(stranger, Err(DockerFailure::Talk { .. })), "{stranger:?}");
     let missing = Images::at(&endpoint(port, &place.path("nothing"))?, &state);
     assert!(matches!(missing, Err(DockerFailure::Local { .. })), "{missing:?}");
+    Ok(())
+}
+
+#[test]
+fn an_engine_with_the_right_authority_and_another_name_is_refused() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    let certificates = certificates(&place)?;
+    let (_relay, port) = relay(&certificates.join("misnamed"), &place.socket)?;
+    let state = place.path("state").display().to_string();
+    let refused = Images::at(&endpoint(port, &certificates)?, &state).unwrap_err();
+    assert!(format!("{refused:?}").contains("NotValidForName"), "{refused:?}");
+    Ok(())
+}
+
+/// Whatever this machine believes elsewhere: only the authority of the endpoint counts. A process of its
+/// own, because the variable is read by whoever looks for the machine's authorities.
+#[test]
+fn an_engine_of_another_authority_is_refused_even_if_the_machine_believes_it() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    let certificates = certificates(&place)?;
+    let (_relay, port) = relay(&certificates.join("foreign"), &place.socket)?;
+    let home = Home::new();
+    let mut list = home.command(&["image", "list"]);
+    list.env("DOCKER_HOST", format!("tcp://127.0.0.1:{port}"))
+        .env("DOCKER_TLS_VERIFY", "1")
+        .env("DOCKER_CERT_PATH", &certificates)
+        .env("SSL_CERT_FILE", certificates.join("foreign/ca.pem"));
+    let run = Run::of(&mut list);
+    assert_ne!(run.code, Some(0), "{}", run.stdout);
+    assert!(run.stderr.contains("UnknownIssuer"), "{}", run.stderr);
     Ok(())
 }

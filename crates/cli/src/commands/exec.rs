@@ -19,6 +19,7 @@ use clawpen_engine::lifecycle::How;
 use clawpen_engine::terminal::{self, RawMode, Source, Streams, Tty};
 use clawpen_engine::yard::Yard;
 use clawpen_rules::backend::Backend;
+use clawpen_rules::reuse::Difference;
 use clawpen_wire::supervisor::{End, EnvVar, ErrorCode, Exited, StdinMode};
 use serde_json::json;
 
@@ -168,6 +169,12 @@ impl Opened {
         let done = call::run(&self.yard, &self.prepared, about, job)?;
         if let Some(How::KeptStale(stale)) = &done.how {
             output.note(&format!("note: {}", safe(&stale.to_string())));
+        }
+        // Nobody changed anything, so what was in it is missed.
+        if let Some(How::Replaced(reason)) = &done.how
+            && reason.difference == Difference::Lost
+        {
+            output.note(&format!("note: the sandbox was replaced: {reason}"));
         }
         for note in done.notes.iter().chain(&call::tidy_now_and_then(&self.yard, &self.store)) {
             output.note(&format!("warning: {}", safe(note)));

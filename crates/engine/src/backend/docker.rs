@@ -13,8 +13,8 @@
 //! the engine names), compares facts and seals before the first command. Never decides what a
 //! container may be.
 //!
-//! A container is ours if its label names this state directory. Whatever else has a name that we
-//! want is left alone: see [`Sight`].
+//! A container is ours if it bears our mark and our meeting place: see [`mark`]. Whatever else has a
+//! name that we want is left alone: see [`Sight`].
 
 mod cgroup;
 mod endpoint;
@@ -22,6 +22,8 @@ pub(crate) mod engine;
 mod failure;
 mod find;
 mod inspection;
+mod kept;
+mod mark;
 mod meeting;
 mod pen;
 mod plan;
@@ -30,10 +32,9 @@ mod sources;
 mod switches;
 mod user;
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,7 +43,6 @@ use std::time::Duration;
 use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ImageInspect};
 use clawpen_rules::container::{ContainerSpec, Network};
 use clawpen_wire::pen::Lifetime;
-use sha2::{Digest as _, Sha256};
 
 pub use self::endpoint::{Endpoint, TlsFiles, locate};
 pub use self::failure::{Action, DockerFailure};
@@ -51,7 +51,7 @@ pub(crate) use self::find::{about, noted_process};
 pub use self::inspection::Difference;
 pub use self::pen::{Pen, StartError};
 
-use self::engine::Engine;
+use self::engine::{Engine, Patience};
 use self::meeting::{Life, MeetingPlace, Met, Watch};
 use self::request::{Around, Labels, OurMounts, Stay};
 use self::sources::Sources;
@@ -121,12 +121,24 @@ impl DockerBackend {
         home: &Path,
         supervisor: &'static [u8],
     ) -> Result<Self, DockerFailure> {
-        let engine = Arc::new(Engine::connect(endpoint)?);
+        Self::connect_within(endpoint, home, supervisor, Patience::Usual)
+    }
+
+    /// The same, with other patience.
+    pub(crate) fn connect_within(
+        endpoint: &Endpoint,
+        home: &Path,
+        supervisor: &'static [u8],
+        patience: Patience,
+    ) -> Result<Self, DockerFailure> {
+        let engine = Arc::new(Engine::connect(endpoint, patience)?);
         let recorded = endpoint.record()?;
         let local = |cause| DockerFailure::Local { what: "make", path: home.to_owned(), cause };
         DirBuilder::new().recursive(true).mode(0o700).create(home).map_err(local)?;
-        let mark = mark(&fs::canonicalize(home).map_err(local)?);
-        Ok(Self { engine, endpoint: recorded, home: home.to_owned(), mark, supervisor })
+        // One spelling: containers are known by the path that they have mounted.
+        let home = fs::canonicalize(home).map_err(local)?;
+        let mark = mark::of(&home)?;
+        Ok(Self { engine, endpoint: recorded, home, mark, supervisor })
     }
 
     /// Whose work the engine is.
@@ -157,7 +169,7 @@ impl DockerBackend {
         self.check_abilities(spec)?;
         let supervisor = self.supervisor_file()?;
         let sources = Sources::open(spec, &supervisor)?;
-        let place = MeetingPlace::make(&self.home.join("run"))?;
+        let place = MeetingPlace::make(&self.home.join("run"), &self.owner()?)?;
         let inside = place.inside();
         let ours = OurMounts { supervisor: &supervisor, meeting_place: &inside };
         let stay = match lifetime {
@@ -219,7 +231,8 @@ impl DockerBackend {
     ) -> Result<Around<'a>, DockerFailure> {
         let network = self.network(spec)?;
         let engine = self.engine.about();
-        Ok(Around { ours, stay, engine, network, labels: Labels::of_this_machine() })
+        let (labels, profiles) = (Labels::of_this_machine(), self.home.join("seccomp"));
+        Ok(Around { ours, stay, engine, network, labels, profiles })
     }
 
     /// What the registry keeps of a container.
@@ -268,36 +281,12 @@ impl DockerBackend {
         Err(DockerFailure::Unenforced { key: "apparmorProfile" })
     }
 
-    /// The supervisor's binary as a file, named after its contents: a new release never changes a
-    /// file that a running container has mounted.
+    /// The supervisor's binary as a file.
     fn supervisor_file(&self) -> Result<PathBuf, DockerFailure> {
         let directory = self.home.join("supervisor");
-        let hash = Sha256::digest(self.supervisor);
-        // Half of the hash is enough for a name; the contents are compared below.
-        let half = hash.iter().take(16).fold(0_u128, |sum, byte| (sum << 8) | u128::from(*byte));
-        let name = format!("{half:032x}");
-        let path = directory.join(name);
-        let fail = |cause: io::Error| DockerFailure::Local {
-            what: "write the supervisor to",
-            path: path.clone(),
-            cause,
-        };
-        let is_there = || {
-            let mode = fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file)?;
-            let runs = mode.permissions().mode() & 0o777 == 0o755;
-            let same = fs::read(&path).is_ok_and(|bytes| bytes == self.supervisor);
-            (runs && same).then_some(())
-        };
-        if is_there().is_some() {
-            return Ok(path);
-        }
-        DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(fail)?;
-        // Written beside its place and renamed, so that nobody ever mounts half of it.
-        let half = directory.join(format!("new-{}", std::process::id()));
-        fs::write(&half, self.supervisor).map_err(fail)?;
-        fs::set_permissions(&half, Permissions::from_mode(0o755)).map_err(fail)?;
-        fs::rename(&half, &path).map_err(fail)?;
-        Ok(path)
+        let kept = kept::file(&directory, self.supervisor, kept::Kind::Program);
+        let what = "write the supervisor to";
+        kept.map_err(|cause| DockerFailure::Local { what, path: directory, cause })
     }
 }
 
@@ -406,21 +395,17 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        // The failure that led here is the one to report; a container that stays is listed under
-        // its label.
-        let _failed = match self.at_the_end {
+        // The failure that led here is the one to report. A container that stays keeps its place, by
+        // which a sweep knows it for ours.
+        let ended = match self.at_the_end {
             AtTheEnd::Remove => self.engine.remove(&self.id),
             AtTheEnd::Kill => self.engine.kill(&self.id),
             AtTheEnd::Leave => Ok(()),
         };
+        if ended.is_err() {
+            self.place.keep();
+        }
     }
-}
-
-/// A state directory in 16 letters.
-fn mark(home: &Path) -> String {
-    let hash = Sha256::digest(home.as_os_str().as_bytes());
-    let half = hash.iter().take(8).fold(0_u64, |sum, byte| (sum << 8) | u64::from(*byte));
-    format!("{half:016x}")
 }
 
 /// The first process of a container, as this machine numbers it; `None` if it has ended.

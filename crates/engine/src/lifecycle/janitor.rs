@@ -17,7 +17,7 @@ use std::path::Path;
 use super::about::About;
 use super::lock::NameLock;
 use super::{EnsureError, Lifecycle};
-use crate::backend::docker::{self, Endpoint, Sight};
+use crate::backend::docker::{self, DockerFailure, Endpoint, Sight};
 use crate::backend::{docker_home, native};
 use crate::process_identity::Living;
 use crate::registry::{Holder, Identity, Row, State};
@@ -175,8 +175,9 @@ impl Lifecycle<'_> {
             let engine = match self.engines.docker_at(&endpoint, self.state_dir) {
                 Ok(engine) => engine,
                 Err(error) => {
-                    // Worth telling only if something stands there.
-                    if ours.contains(&endpoint) {
+                    // Worth telling only if something stands there, or if it hangs: others would wait.
+                    let hangs = matches!(error, DockerFailure::Frozen { .. });
+                    if hangs || ours.contains(&endpoint) {
                         found.problems.push(chain(&error));
                     }
                     continue;
@@ -192,6 +193,8 @@ impl Lifecycle<'_> {
             match engine.sweep(is_known) {
                 Ok(swept) => {
                     found.leftovers += swept.containers + swept.places;
+                    let unclear = |name| chain(&DockerFailure::Unclear { name });
+                    found.problems.extend(swept.unclear.into_iter().map(unclear));
                     for survivor in swept.survivors {
                         let identity = Identity::Docker(survivor.identity);
                         let protocol = u32::from(clawpen_wire::supervisor::VERSION);

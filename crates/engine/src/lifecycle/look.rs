@@ -25,6 +25,7 @@ impl Lifecycle<'_> {
         now: &Moment,
     ) -> Result<Seen, EnsureError> {
         let state = self.state_of(row)?;
+        let is_lost = state.is_some() && self.is_lost(row)?;
         let about = || {
             let text = match row.identity.as_ref()? {
                 Identity::Native(identity) => native::about(identity)?,
@@ -39,7 +40,7 @@ impl Lifecycle<'_> {
             label: Some(row.fingerprint.clone()),
             // A sandbox that cannot tell what it mounts is not gone on with.
             mounts: about().map_or(Mounts::Differ, |about| about.mounts_of(wanted.plan)),
-            reach: reach(row, wanted),
+            reach: if is_lost { Reach::Lost } else { reach(row, wanted) },
         });
         let registry = reuse::Registry::Entry {
             last_used: Some(now.place(&row.last_used)),
@@ -80,6 +81,24 @@ impl Lifecycle<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// Whether a container is there that nobody can reach any more, because its place here is gone.
+    fn is_lost(&self, row: &Row) -> Result<bool, EnsureError> {
+        let Some(Identity::Docker(identity)) = &row.identity else { return Ok(false) };
+        let (home, id) = (docker_home(self.state_dir), &identity.container_id);
+        if docker::noted_process(&home, id).is_some() {
+            return Ok(false);
+        }
+        let reach = |cause: docker::DockerFailure| EnsureError::Reach {
+            name: row.name.clone(),
+            cause: cause.into(),
+        };
+        let engine = self.engines.docker_of(identity, self.state_dir).map_err(reach)?;
+        match engine.look(id).map_err(reach)? {
+            Sight::Ours(seen) => Ok(!engine.has_place(&seen)),
+            Sight::Absent | Sight::OfReference(_) | Sight::Stranger => Ok(false),
         }
     }
 

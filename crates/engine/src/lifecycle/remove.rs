@@ -108,7 +108,7 @@ impl Lifecycle<'_> {
                 let engine = self.engines.docker(self.state_dir).map_err(failed)?;
                 match engine.look(name).map_err(failed)? {
                     Sight::Absent => Ok(()),
-                    Sight::Ours(seen) => engine.remove(&seen.id).map_err(failed),
+                    Sight::Ours(seen) => engine.remove_leftover(&seen).map_err(failed),
                     Sight::OfReference(_) => {
                         Err(failed(DockerFailure::OfReference { name: name.clone() }))
                     }

@@ -79,6 +79,24 @@ fn another_backend_or_protocol_is_never_gone_on_with() {
 }
 
 #[test]
+fn a_sandbox_that_nothing_leads_into_is_replaced_unless_a_call_is_in_it() {
+    let lost = Container { reach: Reach::Lost, ..running(Some(&wanted_label())) };
+    let stale = Stale {
+        name: wanted().name,
+        fingerprint: Some(wanted_label()),
+        recreate: wanted().recreate,
+    };
+    let at_once = replaced(Difference::Lost, Cold::OutOfReach);
+    check(lost.clone(), entry(Some(NOW), None), at_once);
+    let stopped = Container { state: State::Stopped, ..lost.clone() };
+    check(stopped, entry(Some(NOW), None), replaced(Difference::Lost, Cold::Stopped));
+    let seen =
+        Seen { container: Some(lost), registry: entry(Some(0), None), activity: Activity::InUse };
+    let refused = Reuse::Refuse(RefuseReason::Lost(stale));
+    assert_eq!(decide(&seen, &wanted(), Timestamp::from_millis(NOW)), refused);
+}
+
+#[test]
 fn a_call_in_flight_keeps_a_sandbox_hot_for_as_long_as_it_takes() {
     let mut seen = Seen {
         container: Some(running(Some("old"))),

@@ -1,10 +1,12 @@
 //! One thread's worth of talking to an engine: Docker 20.10 or newer, or Podman by its Docker socket.
 //!
-//! Calls are synchronous: each runs on a runtime of the calling thread and has a deadline. What kind
-//! of engine it is ([`About`]) is asked once, at the start; an engine that we could not use anyway is
-//! refused there, with what to do about it.
+//! Calls are synchronous: each runs on a runtime of the calling thread and has a deadline ([`Patience`])
+//! that holds to the last byte of the answer. An engine that missed one is not asked again for a while.
+//! What kind of engine it is ([`About`]) is asked once, at the start; one that we could not use anyway
+//! is refused there, with what to do about it.
 
 mod images;
+mod transport;
 
 pub use self::images::Gone;
 pub(crate) use self::images::{Build, Import};
@@ -12,12 +14,11 @@ pub(crate) use self::images::{Build, Import};
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
-use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::time::Duration;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
+use bollard::Docker;
 use bollard::errors::Error;
 use bollard::models::{
     ContainerCreateBody, ContainerInspectResponse, ContainerSummary, ImageInspect, NetworkInspect,
@@ -28,16 +29,22 @@ use bollard::query_parameters::{
     InspectNetworkOptions, KillContainerOptions, ListContainersOptionsBuilder, LogsOptionsBuilder,
     RemoveContainerOptionsBuilder, StartContainerOptions, WaitContainerOptionsBuilder,
 };
-use bollard::{API_DEFAULT_VERSION, Docker};
-use futures_util::StreamExt as _;
+use futures_util::{Stream, StreamExt as _};
+use tokio::runtime::Runtime;
 
-use super::endpoint::{self, Endpoint, TlsFiles};
+use self::transport::{Stranger, Way};
+use super::endpoint::{self, Endpoint};
 use super::failure::{Action, DockerFailure};
 use super::user;
 use crate::images::how_to_make;
 
 /// For every call; the slowest one (start) takes a fifth of a second, or some seconds on a busy disk.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// For the first word of an engine.
+const GREETING: Duration = Duration::from_secs(10);
+/// How long an engine that missed its deadline is left alone: every further question of the same command
+/// would wait as long.
+pub(crate) const LEFT_ALONE: Duration = Duration::from_secs(10);
 /// As much as an error message can use.
 const LOG_BYTES: usize = 2048;
 /// A list of users longer than this is none.
@@ -51,8 +58,47 @@ const REMOVE_TRIES: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct Engine {
     api: Docker,
-    runtime: tokio::runtime::Runtime,
+    runtime: Runtime,
     about: About,
+    patience: Patience,
+    /// When it last missed a deadline.
+    frozen: Mutex<Option<Instant>>,
+    /// See [`Engine::key`].
+    key: OnceLock<String>,
+}
+
+/// How long an engine is waited for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Patience {
+    #[default]
+    Usual,
+    /// For what nobody has asked for: somebody waits for something else.
+    Brief,
+}
+
+impl Patience {
+    const fn greeting(self) -> Duration {
+        match self {
+            Self::Usual => GREETING,
+            Self::Brief => Duration::from_secs(1),
+        }
+    }
+
+    /// For an answer that the engine has at hand.
+    const fn answer(self) -> Duration {
+        match self {
+            Self::Usual => DEADLINE,
+            Self::Brief => Duration::from_secs(1),
+        }
+    }
+
+    /// For something that it has to do.
+    const fn work(self) -> Duration {
+        match self {
+            Self::Usual => DEADLINE,
+            Self::Brief => Duration::from_secs(5),
+        }
+    }
 }
 
 /// What is different from one engine to the next.
@@ -88,30 +134,26 @@ pub(crate) enum Owner {
 
 impl Engine {
     /// Connects, agrees on a version of the API and finds out what it is.
-    pub(crate) fn connect(endpoint: &Endpoint) -> Result<Self, DockerFailure> {
-        reach(endpoint)?;
+    pub(crate) fn connect(endpoint: &Endpoint, patience: Patience) -> Result<Self, DockerFailure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(DockerFailure::Runtime)?;
+        let way = Way::to(endpoint)?;
+        reach(&runtime, &way, endpoint, patience)?;
         let greet = |cause| failure(Action::Connect, cause);
-        let docker = match endpoint {
-            Endpoint::Unix(socket) => {
-                let path = socket.to_string_lossy();
-                Docker::connect_with_unix(&path, DEADLINE.as_secs(), API_DEFAULT_VERSION)
-            }
-            Endpoint::Tls { address, files } => connect_with_tls(address, files),
-        };
-        let docker = docker.map_err(greet)?;
-        let version = runtime.block_on(docker.version()).map_err(greet)?;
+        let docker = way.client().map_err(greet)?;
+        let greeting = patience.greeting();
+        let version = within(&runtime, greeting, docker.version()).map_err(greet)?;
         check_version(&version, endpoint)?;
-        let api = runtime.block_on(docker.negotiate_version()).map_err(greet)?;
+        let api = within(&runtime, greeting, docker.negotiate_version()).map_err(greet)?;
         let about = About {
             make: make(&version),
             version: version.version.unwrap_or_default(),
             owner: Owner::Root,
         };
-        let mut engine = Self { api, runtime, about };
+        let (frozen, key) = (Mutex::new(None), OnceLock::new());
+        let mut engine = Self { api, runtime, about, patience, frozen, key };
         let is_rootless = match (is_somebodys(endpoint), engine.about.make, endpoint) {
             (false, ..) => false,
             // Podman does not say it; whose socket it is does.
@@ -122,6 +164,24 @@ impl Engine {
             engine.about.owner = Owner::User;
         }
         Ok(engine)
+    }
+
+    /// Which engine it is, however it was reached. One that has no name for itself is the one that
+    /// stands at `endpoint`; Podman makes a new name up each time.
+    pub(super) fn key(&self, endpoint: &str) -> Result<String, DockerFailure> {
+        if let Some(key) = self.key.get() {
+            return Ok(key.clone());
+        }
+        let named = match self.about.make {
+            Make::Docker => self.abilities()?.id.filter(|id| !id.is_empty()),
+            Make::Podman => None,
+        };
+        let plain = |text: &str| text.replace(char::is_control, " ");
+        let key = named.map_or_else(
+            || format!("at {}", plain(endpoint)),
+            |id| format!("docker {}", plain(&id)),
+        );
+        Ok(self.key.get_or_init(|| key).clone())
     }
 
     pub(crate) const fn about(&self) -> &About {
@@ -136,7 +196,7 @@ impl Engine {
     /// A network that containers can be put on.
     pub(super) fn network(&self, name: &str) -> Result<NetworkInspect, DockerFailure> {
         let options = None::<InspectNetworkOptions>;
-        match self.runtime.block_on(self.api.inspect_network(name, options)) {
+        match self.answer(self.api.inspect_network(name, options)) {
             Err(Error::DockerResponseServerError { status_code: 404, .. }) => {
                 Err(DockerFailure::NoNetwork { name: name.to_owned() })
             }
@@ -145,7 +205,7 @@ impl Engine {
     }
 
     pub(crate) fn image(&self, name: &str) -> Result<ImageInspect, DockerFailure> {
-        match self.runtime.block_on(self.api.inspect_image(name)) {
+        match self.answer(self.api.inspect_image(name)) {
             Err(Error::DockerResponseServerError { status_code: 404, .. }) => {
                 Err(DockerFailure::ImageMissing {
                     image: name.to_owned(),
@@ -158,7 +218,7 @@ impl Engine {
 
     /// What the engine can do.
     pub(super) fn abilities(&self) -> Result<SystemInfo, DockerFailure> {
-        self.run(Action::Connect, self.api.info())
+        self.answer(self.api.info()).map_err(|cause| failure(Action::Connect, cause))
     }
 
     /// Creates a container; gives its id.
@@ -168,7 +228,7 @@ impl Engine {
         body: ContainerCreateBody,
     ) -> Result<String, DockerFailure> {
         let options = CreateContainerOptionsBuilder::new().name(name).build();
-        match self.runtime.block_on(self.api.create_container(Some(options), body)) {
+        match self.work(self.api.create_container(Some(options), body)) {
             Ok(created) => Ok(created.id),
             Err(Error::DockerResponseServerError { status_code: 409, .. }) => {
                 Err(DockerFailure::NameTaken { name: name.to_owned() })
@@ -183,14 +243,16 @@ impl Engine {
 
     pub(super) fn inspect(&self, id: &str) -> Result<ContainerInspectResponse, DockerFailure> {
         let options = None::<InspectContainerOptions>;
-        self.run(Action::Inspect, self.api.inspect_container(id, options))
+        let found = self.answer(self.api.inspect_container(id, options));
+        found.map_err(|cause| failure(Action::Inspect, cause))
     }
 
     /// Every container with a label, running or not.
     pub(super) fn labelled(&self, label: &str) -> Result<Vec<ContainerSummary>, DockerFailure> {
         let filters = HashMap::from([("label", vec![label])]);
         let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
-        self.run(Action::List, self.api.list_containers(Some(options)))
+        let found = self.answer(self.api.list_containers(Some(options)));
+        found.map_err(|cause| failure(Action::List, cause))
     }
 
     /// Kills a container, which stays.
@@ -204,7 +266,7 @@ impl Engine {
         loop {
             tries += 1;
             let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-            match self.runtime.block_on(self.api.remove_container(id, Some(options))) {
+            match self.work(self.api.remove_container(id, Some(options))) {
                 Ok(()) | Err(Error::DockerResponseServerError { status_code: 404, .. }) => {
                     return Ok(());
                 }
@@ -255,7 +317,7 @@ impl Engine {
             }
             Ok(())
         };
-        match self.runtime.block_on(collect) {
+        match self.work(collect) {
             Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(None),
             Err(cause) => Err(failure(Action::ReadFile, cause)),
             Ok(()) => Ok(user::first_file(&archive).map(<[u8]>::to_vec)),
@@ -274,33 +336,85 @@ impl Engine {
                     break;
                 }
             }
+            Ok(())
         };
-        self.runtime.block_on(collect);
+        // What there is of them will do.
+        let _all = self.answer(collect);
         text
     }
 
+    /// Has the engine do something.
     fn run<T>(
         &self,
         action: Action,
         call: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, DockerFailure> {
-        self.runtime.block_on(call).map_err(|cause| failure(action, cause))
+        self.work(call).map_err(|cause| failure(action, cause))
+    }
+
+    /// Asks for something that the engine has at hand.
+    fn answer<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        self.wait(self.patience.answer(), call)
+    }
+
+    fn work<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        self.wait(self.patience.work(), call)
+    }
+
+    /// Waits for all of an answer. The library's own deadline ends with the first line of it.
+    fn wait<T>(
+        &self,
+        limit: Duration,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let frozen = || self.frozen.lock().unwrap_or_else(PoisonError::into_inner);
+        if frozen().is_some_and(|since| since.elapsed() < LEFT_ALONE) {
+            return Err(Error::RequestTimeoutError);
+        }
+        let answer = within(&self.runtime, limit, call);
+        if matches!(answer, Err(Error::RequestTimeoutError)) {
+            *frozen() = Some(Instant::now());
+        }
+        answer
     }
 }
 
-/// Tells the ways apart in which an engine is not there; the client library does not.
-fn reach(endpoint: &Endpoint) -> Result<(), DockerFailure> {
-    let reached = match endpoint {
-        Endpoint::Unix(socket) => UnixStream::connect(socket).map(drop),
-        Endpoint::Tls { address, files } => {
-            for file in [&files.ca, &files.certificate, &files.key] {
-                readable(file)?;
-            }
-            TcpStream::connect(address).map(drop)
-        }
+fn within<T>(
+    runtime: &Runtime,
+    limit: Duration,
+    call: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let bounded = async { tokio::time::timeout(limit, call).await };
+    runtime.block_on(bounded).unwrap_or(Err(Error::RequestTimeoutError))
+}
+
+/// The next piece of a stream that may take as long as it likes, as long as there is one now and then.
+async fn next_within<T>(
+    stream: &mut (impl Stream<Item = Result<T, Error>> + Unpin),
+    limit: Duration,
+) -> Result<Option<T>, Error> {
+    match tokio::time::timeout(limit, stream.next()).await {
+        Ok(piece) => piece.transpose(),
+        Err(_elapsed) => Err(Error::RequestTimeoutError),
+    }
+}
+
+/// Tells the ways apart in which an engine is not there, or is somebody else's; the client library does
+/// not.
+fn reach(
+    runtime: &Runtime,
+    way: &Way,
+    endpoint: &Endpoint,
+    patience: Patience,
+) -> Result<(), DockerFailure> {
+    let open = async { tokio::time::timeout(patience.greeting(), way.open()).await };
+    let Err(cause) = runtime.block_on(open).unwrap_or(Err(io::ErrorKind::TimedOut.into())) else {
+        return Ok(());
     };
-    let Err(cause) = reached else { return Ok(()) };
     let engine = endpoint.text();
+    if let Some(Stranger { uid }) = cause.get_ref().and_then(|cause| cause.downcast_ref()) {
+        return Err(DockerFailure::OfAnotherUser { engine, uid: *uid });
+    }
     Err(match cause.kind() {
         io::ErrorKind::NotFound => {
             let others = endpoint::others(|name| std::env::var(name).ok());
@@ -308,21 +422,12 @@ fn reach(endpoint: &Endpoint) -> Result<(), DockerFailure> {
         }
         io::ErrorKind::PermissionDenied => DockerFailure::NoPermission { engine },
         io::ErrorKind::ConnectionRefused => DockerFailure::EngineDown { engine },
+        // Its queue is full, or it does not finish its greeting.
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            DockerFailure::Frozen { action: Action::Connect }
+        }
         _ => DockerFailure::Local { what: "connect to", path: engine.into(), cause },
     })
-}
-
-fn readable(file: &Path) -> Result<(), DockerFailure> {
-    let failed =
-        |cause| DockerFailure::Local { what: "read the certificate", path: file.into(), cause };
-    std::fs::File::open(file).map(drop).map_err(failed)
-}
-
-fn connect_with_tls(address: &str, files: &TlsFiles) -> Result<Docker, Error> {
-    // Fails if there is one already, which will do as well.
-    let _set = rustls::crypto::ring::default_provider().install_default();
-    let TlsFiles { ca, certificate, key } = files;
-    Docker::connect_with_ssl(address, key, certificate, ca, DEADLINE.as_secs(), API_DEFAULT_VERSION)
 }
 
 /// Says whether somebody but root may have started it. Asking the engine costs more.
@@ -365,24 +470,126 @@ fn failure(action: Action, cause: Error) -> DockerFailure {
         Error::DockerResponseServerError { status_code, message } => {
             DockerFailure::Refused { action, status: status_code, message }
         }
+        Error::RequestTimeoutError => DockerFailure::Frozen { action },
         cause => DockerFailure::Talk { action, cause: Box::new(cause) },
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::path::Path;
+
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::backend::docker::endpoint::TlsFiles;
+
+    /// As long as a test may take at most; what hangs would take longer.
+    const PROMPT: Duration = Duration::from_secs(20);
+
+    fn connect(endpoint: &Endpoint) -> Result<Engine, DockerFailure> {
+        Engine::connect(endpoint, Patience::Brief)
+    }
+
+    /// Answers each request as told by its first line; `None` is silence, on a connection that stays.
+    fn fake(socket: &Path, answer: fn(&str) -> Option<Vec<u8>>) -> Endpoint {
+        let listener = UnixListener::bind(socket).unwrap();
+        std::thread::spawn(move || {
+            let mut silent: Vec<UnixStream> = Vec::new();
+            for mut client in listener.incoming().flatten() {
+                let mut request = [0; 4096];
+                // A connection that only looks who is there ends without a word.
+                let Ok(length @ 1..) = client.read(&mut request) else { continue };
+                let text = String::from_utf8_lossy(&request[..length]).into_owned();
+                if let Some(answer) = answer(text.lines().next().unwrap_or_default()) {
+                    drop(client.write_all(&answer));
+                }
+                silent.push(client);
+            }
+        });
+        Endpoint::Unix(socket.to_owned())
+    }
+
+    fn ok(body: &Value) -> Option<Vec<u8>> {
+        let body = body.to_string();
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length:";
+        Some(format!("{head} {}\r\n\r\n{body}", body.len()).into_bytes())
+    }
+
+    fn version(request: &str) -> Option<Vec<u8>> {
+        request.contains("/version").then(|| ok(&json!({"ApiVersion": "1.41"}))).flatten()
+    }
+
+    #[track_caller]
+    fn check_frozen<T: std::fmt::Debug>(answer: Result<T, DockerFailure>, since: Instant) {
+        assert!(matches!(answer, Err(DockerFailure::Frozen { .. })), "{answer:?}");
+        assert!(since.elapsed() < PROMPT, "{:?}", since.elapsed());
+    }
+
+    #[test]
+    fn an_engine_that_takes_a_request_and_says_nothing_is_given_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let endpoint = fake(&directory.path().join("s"), |_| None);
+        let start = Instant::now();
+        check_frozen(connect(&endpoint), start);
+    }
+
+    #[test]
+    fn an_engine_that_begins_an_answer_and_falls_silent_is_given_up_and_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let endpoint = fake(&directory.path().join("s"), |request| {
+            let begun = || b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[".to_vec();
+            version(request).or_else(|| Some(begun()))
+        });
+        let engine = connect(&endpoint).unwrap();
+        let start = Instant::now();
+        check_frozen(engine.labelled("x"), start);
+        // Of many further questions none waits.
+        for _ in 0..100 {
+            check_frozen(engine.inspect("x"), start);
+        }
+    }
+
+    #[test]
+    fn an_engine_whose_queue_is_full_is_given_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("s");
+        let listener = rustix::net::socket(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::STREAM,
+            None,
+        )
+        .unwrap();
+        let address = rustix::net::SocketAddrUnix::new(&socket).unwrap();
+        rustix::net::bind(&listener, &address).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let _first = UnixStream::connect(&socket).unwrap();
+        check_frozen(connect(&Endpoint::Unix(socket)), Instant::now());
+    }
+
+    #[test]
+    fn an_engine_is_known_by_its_own_name_or_by_where_it_stands() {
+        let directory = tempfile::tempdir().unwrap();
+        let named = fake(&directory.path().join("named"), |request| {
+            version(request).or_else(|| ok(&json!({"ID": "ABCD"})))
+        });
+        let nameless = fake(&directory.path().join("nameless"), |request| {
+            version(request).or_else(|| ok(&json!({})))
+        });
+        assert_eq!(connect(&named).unwrap().key("unix:///s").unwrap(), "docker ABCD");
+        assert_eq!(connect(&nameless).unwrap().key("unix:///s").unwrap(), "at unix:///s");
+    }
 
     #[test]
     fn an_engine_that_is_not_there_is_told_from_one_that_is_down() {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("s");
         let endpoint = Endpoint::Unix(socket.clone());
-        assert!(matches!(Engine::connect(&endpoint), Err(DockerFailure::NoEngine { .. })));
+        assert!(matches!(connect(&endpoint), Err(DockerFailure::NoEngine { .. })));
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
-        assert!(matches!(Engine::connect(&endpoint), Err(DockerFailure::EngineDown { .. })));
+        assert!(matches!(connect(&endpoint), Err(DockerFailure::EngineDown { .. })));
     }
 
     #[test]
@@ -391,12 +598,12 @@ mod tests {
         let file = |name| directory.path().join(name);
         let files = TlsFiles { ca: file("ca"), certificate: file("c"), key: file("k") };
         let endpoint = Endpoint::Tls { address: "127.0.0.1:1".to_owned(), files };
-        let failure = Engine::connect(&endpoint).unwrap_err();
+        let failure = connect(&endpoint).unwrap_err();
         assert!(failure.to_string().contains(&file("ca").display().to_string()), "{failure}");
     }
 
     #[track_caller]
-    fn check(version: serde_json::Value, expected: Result<Make, &str>) {
+    fn check(version: Value, expected: Result<Make, &str>) {
         let version: SystemVersion = serde_json::from_value(version).unwrap();
         let endpoint = Endpoint::Unix("/s".into());
         let found = check_version(&version, &endpoint).map(|()| make(&version));

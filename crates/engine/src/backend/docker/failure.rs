@@ -68,6 +68,15 @@ pub enum DockerFailure {
     )]
     NoPermission { engine: String },
     #[error(
+        "the engine at `{engine}` belongs to another user (id {uid}), who would see all that a sandbox is made of; use one that runs as root or as you"
+    )]
+    OfAnotherUser { engine: String, uid: u32 },
+    #[error(
+        "the engine does not answer (it was to {}); see whether it hangs, for example with `docker version`, and start it anew",
+        .action.as_str()
+    )]
+    Frozen { action: Action },
+    #[error(
         "{origin} names the engine `{host}`, which is not on this machine; the supervisor cannot be reached there: use an engine here (`unix:///var/run/docker.sock`)"
     )]
     Remote { origin: &'static str, host: String },
@@ -123,6 +132,12 @@ pub enum DockerFailure {
          it, run `clawpen sandbox remove --adopt {name}`"
     )]
     OfReference { name: String },
+    #[error(
+        "container `{name}` bears the mark of this state directory, but what it is met by is not \
+         here, so it may be somebody else's and is left alone; if nobody uses it, remove it with \
+         `docker rm --force {name}`"
+    )]
+    Unclear { name: String },
     #[error(
         "container `{name}` runs unproven and does not end when it is killed; remove it yourself \
          with `docker rm --force`"

@@ -85,6 +85,8 @@ pub struct Swept {
     pub places: usize,
     /// Containers that were finished and that no row names: somebody has lost the registry.
     pub survivors: Vec<Survivor>,
+    /// Containers that bear our mark and that nothing here proves to be ours. They were left alone.
+    pub unclear: Vec<String>,
 }
 
 /// A finished container, and what it says about itself.
@@ -140,7 +142,7 @@ impl DockerBackend {
     pub fn look(&self, name: &str) -> Result<Sight, DockerFailure> {
         let Some(found) = self.inspect(name)? else { return Ok(Sight::Absent) };
         let seen = Box::new(Seen::of(&found));
-        Ok(if seen.labels.get(STATE_LABEL) == Some(&self.mark) {
+        Ok(if self.is_ours(&seen.labels, found.mounts.as_deref().unwrap_or_default()) {
             Sight::Ours(seen)
         } else if seen.labels.contains_key("openclaw.sandbox")
             && !seen.labels.contains_key(STATE_LABEL)
@@ -279,6 +281,24 @@ impl DockerBackend {
         Ok(())
     }
 
+    /// Removes a container that no row names. That it bears our mark is not enough: its place must be
+    /// here and say the same.
+    pub fn remove_leftover(&self, seen: &Seen) -> Result<(), DockerFailure> {
+        match self.place_of(seen) {
+            Some(place) if self.owns(&place)? => self.remove(&seen.id),
+            Some(_) | None => Err(DockerFailure::Unclear { name: seen.name.clone() }),
+        }
+    }
+
+    /// Whether the place that a container is met at is still there.
+    pub fn has_place(&self, seen: &Seen) -> bool {
+        self.place_of(seen).is_some()
+    }
+
+    fn place_of(&self, seen: &Seen) -> Option<MeetingPlace> {
+        MeetingPlace::open(&self.home.join("run"), seen.labels.get(RUN_LABEL)?)
+    }
+
     /// Removes a container that the reference made, because its owner said so.
     pub fn adopt_and_remove(&self, name: &str) -> Result<(), DockerFailure> {
         match self.look(name)? {
@@ -303,41 +323,57 @@ impl DockerBackend {
 
     /// Every container of this state directory.
     pub fn ours(&self) -> Result<Vec<Seen>, DockerFailure> {
-        let found = self.engine.labelled(&format!("{STATE_LABEL}={}", self.mark))?;
-        let seen = found.into_iter().map(|one| Seen {
-            id: one.id.unwrap_or_default(),
-            name: one
-                .names
-                .iter()
-                .flatten()
-                .next()
-                .map_or_else(String::new, |name| name.trim_start_matches('/').to_owned()),
-            running: one.state.is_some_and(|state| state.to_string() == "running"),
-            image: one.image.unwrap_or_default(),
-            image_id: one.image_id.unwrap_or_default(),
-            labels: one.labels.unwrap_or_default(),
-            first_process: None,
-        });
-        Ok(seen.collect())
+        let mut ours = Vec::new();
+        for one in self.engine.labelled(&format!("{STATE_LABEL}={}", self.mark))? {
+            let id = one.id.unwrap_or_default();
+            let labels = one.labels.unwrap_or_default();
+            let shows_mounts = one.mounts.iter().flatten().next().is_some();
+            let is_ours = if shows_mounts {
+                self.is_ours(&labels, one.mounts.as_deref().unwrap_or_default())
+            } else {
+                // Not every engine lists them.
+                matches!(self.look(&id)?, Sight::Ours(_))
+            };
+            if !is_ours {
+                continue;
+            }
+            let name = one.names.iter().flatten().next();
+            ours.push(Seen {
+                id,
+                name: name.map_or_else(String::new, |name| name.trim_start_matches('/').to_owned()),
+                running: one.state.is_some_and(|state| state.to_string() == "running"),
+                image: one.image.unwrap_or_default(),
+                image_id: one.image_id.unwrap_or_default(),
+                labels,
+                first_process: None,
+            });
+        }
+        Ok(ours)
     }
 
-    /// Removes containers of ours that nobody knows of and nobody is at work on, and meeting places
-    /// that no container has. `is_known` says whether a row names an id.
+    /// Removes containers of ours that nobody knows of and nobody is at work on, and meeting places of
+    /// this engine that no container has. `is_known` says whether a row names an id.
     pub fn sweep(&self, mut is_known: impl FnMut(&str) -> bool) -> Result<Swept, DockerFailure> {
         let mut swept = Swept::default();
-        let run = self.home.join("run");
         // Looked at before the containers: a place that is made after this is nobody's leftover.
-        let places = MeetingPlace::all(&run);
+        let places = MeetingPlace::all(&self.home.join("run"));
         let mut used = HashSet::new();
         let mut ids = HashSet::new();
         for seen in self.ours()? {
-            let label = seen.labels.get(RUN_LABEL);
-            let place = label.and_then(|run_id| MeetingPlace::open(&run, run_id));
+            let place = self.place_of(&seen);
             let is_held = place.as_ref().is_some_and(MeetingPlace::is_held);
             let is_known = is_held || is_known(&seen.id);
             let about = place.as_ref().and_then(MeetingPlace::about);
+            let is_proven = match &place {
+                Some(place) if !is_known => self.owns(place)?,
+                Some(_) | None => is_known,
+            };
+            if !is_proven {
+                swept.unclear.push(seen.name);
+                continue;
+            }
             if is_known || about.is_some() {
-                used.extend(label.cloned());
+                used.extend(place.map(|place| place.id().to_owned()));
                 if let (false, Some(about)) = (is_known, about) {
                     let identity = self.identity(&seen.id);
                     swept.survivors.push(Survivor { identity, about });
@@ -349,17 +385,40 @@ impl DockerBackend {
             swept.containers += 1;
         }
         for mut place in places {
-            if !used.contains(place.id()) && !place.is_held() {
+            if used.contains(place.id()) || place.is_held() {
+                continue;
+            }
+            // The other engines' are theirs to sweep; so is one that does not say whose it is.
+            if place.is_blank() || self.owns(&place)? {
                 place.forget();
                 swept.places += 1;
             }
         }
+        self.sweep_notes(&ids, is_known)?;
+        Ok(swept)
+    }
+
+    /// Removes the notes that lead nowhere, or to a place of this engine whose container is gone.
+    fn sweep_notes(
+        &self,
+        ids: &HashSet<String>,
+        mut is_known: impl FnMut(&str) -> bool,
+    ) -> Result<(), DockerFailure> {
+        let run = self.home.join("run");
         for entry in fs::read_dir(self.home.join("live")).into_iter().flatten().flatten() {
-            if !entry.file_name().to_str().is_some_and(|id| ids.contains(id)) {
+            let name = entry.file_name();
+            let Some(id) = name.to_str().filter(|id| !ids.contains(*id)) else { continue };
+            let note = read_note(&self.home, id);
+            let place = note.and_then(|note| MeetingPlace::open(&run, &note.run));
+            let leads_nowhere = match &place {
+                Some(place) => self.owns(place)? && !is_known(id),
+                None => true,
+            };
+            if leads_nowhere {
                 drop(fs::remove_file(entry.path()));
             }
         }
-        Ok(swept)
+        Ok(())
     }
 
     /// The finished containers of this state directory, whether they run or stand. Changes nothing.
@@ -367,7 +426,8 @@ impl DockerBackend {
         let run = self.home.join("run");
         let survivor = |seen: Seen| {
             let place = MeetingPlace::open(&run, seen.labels.get(RUN_LABEL)?)?;
-            let about = place.about().filter(|_| !place.is_held())?;
+            let is_ours = self.owns(&place).unwrap_or(false);
+            let about = place.about().filter(|_| is_ours && !place.is_held())?;
             Some(Survivor { identity: self.identity(&seen.id), about })
         };
         Ok(self.ours()?.into_iter().filter_map(survivor).collect())
@@ -390,7 +450,7 @@ impl DockerBackend {
     /// The value of a container of ours; `None` if it is not ours or its meeting place is lost.
     fn container(&self, inspection: ContainerInspectResponse) -> Option<Container> {
         let labels = inspection.config.as_ref()?.labels.as_ref()?;
-        if labels.get(STATE_LABEL) != Some(&self.mark) {
+        if !self.is_ours(labels, inspection.mounts.as_deref().unwrap_or_default()) {
             return None;
         }
         let place = MeetingPlace::open(&self.home.join("run"), labels.get(RUN_LABEL)?)?;
@@ -407,10 +467,10 @@ impl DockerBackend {
         })
     }
 
-    /// Removes what is kept for a container that is gone.
+    /// Removes what is kept for a container that is gone, and was ours.
     fn forget(&self, seen: &Seen) {
-        let run = seen.labels.get(RUN_LABEL);
-        if let Some(mut place) = run.and_then(|run| MeetingPlace::open(&self.home.join("run"), run))
+        if let Some(mut place) = self.place_of(seen)
+            && self.owns(&place).unwrap_or(false)
         {
             place.forget();
         }
@@ -440,6 +500,8 @@ pub(crate) fn about(home: &Path, id: &str) -> Option<String> {
 /// The first process of a container as it was noted, if it still lives.
 pub(crate) fn noted_process(home: &Path, id: &str) -> Option<u32> {
     let note = read_note(home, id)?;
+    // Alive or not: without its socket nobody reaches it.
+    MeetingPlace::open(&home.join("run"), &note.run).filter(MeetingPlace::has_socket)?;
     let living = process_identity::look(note.pid).ok()??;
     let is_same = clock::boot_id().ok()? == note.boot_id && living.start_time == note.start_time;
     is_same.then_some(note.pid)

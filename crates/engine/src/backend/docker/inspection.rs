@@ -12,6 +12,7 @@ use std::fmt;
 
 use bollard::models::{ContainerCreateBody, ContainerInspectResponse, Mount, MountPoint};
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 
 use super::engine::Make;
 
@@ -87,6 +88,9 @@ const EXCEPTIONS: &[(&str, Exception, &str)] = &[
     ("Config.Shell", FilledIn, "for builds on the image"),
     ("Config.ArgsEscaped", FilledIn, "for Windows"),
 ];
+
+/// How much of a value an error shows.
+const SHOWN: usize = 240;
 
 /// The lists whose order means nothing.
 const SETS: &[&str] =
@@ -273,6 +277,18 @@ fn of_container(mount: &MountPoint) -> (String, String) {
     (mount.destination.clone().unwrap_or_default(), format!("{kind} `{source}` {access}"))
 }
 
+/// A seccomp profile may have a million letters; who reads an error needs to know that it is another
+/// one.
+fn short(text: &str) -> String {
+    let shown: String = text.chars().take(SHOWN).collect();
+    if shown.len() == text.len() {
+        return shown;
+    }
+    let hash = Sha256::digest(text.as_bytes());
+    let hash = hash.iter().take(4).fold(0_u32, |sum, byte| (sum << 8) | u32::from(*byte));
+    format!("{shown}… ({} bytes, hash {hash:08x})", text.len())
+}
+
 fn note(
     field: &str,
     asked: impl Into<Value>,
@@ -291,7 +307,7 @@ fn note(
             let names = names.filter_map(|entry| Some(entry.split_once('=')?.0));
             format!("{} with values (not shown)", names.collect::<Vec<_>>().join(", "))
         }
-        other => format!("`{other}`"),
+        other => format!("`{}`", short(&other.to_string())),
     };
     found.push(Difference {
         field: field.to_owned(),

@@ -9,6 +9,7 @@
 //!            s         the same socket, after the host has moved it
 //!            user      who its processes are, in numbers, as the image had them
 //!            about     what the container is; written last, so one that has it was finished
+//!            owner     whose it is: our mark and the engine's; there before anything else
 //! ```
 //!
 //! Anyone in the container may write into `inside`, also under the supervisor's own user id. So the
@@ -29,6 +30,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock, inotify};
 
 use super::failure::DockerFailure;
+use super::mark::Owner;
 
 /// The supervisor's socket, on both sides.
 pub(super) const SOCKET: &str = "s";
@@ -39,6 +41,9 @@ const FAILURE: &str = "failure";
 const LONGEST_WORDS: u64 = 2048;
 const INSIDE: &str = "inside";
 const ABOUT: &str = "about";
+const OWNER: &str = "owner";
+/// A file that is being written.
+const OWNER_NEW: &str = "owner.new";
 const USER: &str = "user";
 /// How often a new name is tried.
 const TRIES: usize = 8;
@@ -46,6 +51,9 @@ const TRIES: usize = 8;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Between the socket's birth and its first listening there are two system calls.
 const NOT_YET: Duration = Duration::from_micros(100);
+/// How long it takes to look whether somebody is at work, and how long a busy machine may take for it.
+const LOOKED_AT: Duration = Duration::from_millis(1);
+const LOOKED_WITHIN: Duration = Duration::from_secs(5);
 
 /// One container's meeting place. Removed with the value unless it is kept.
 #[derive(Debug)]
@@ -77,8 +85,9 @@ pub(super) enum Met {
 pub(super) struct Watch(OwnedFd);
 
 impl MeetingPlace {
-    /// Makes a new one below `run`.
-    pub(super) fn make(run: &Path) -> Result<Self, DockerFailure> {
+    /// Makes a new one below `run`. Whose it is stands there before a container can have it, so that
+    /// no other engine's sweep takes it for a leftover.
+    pub(super) fn make(run: &Path, owner: &Owner) -> Result<Self, DockerFailure> {
         let private = DirBuilder::new().recursive(true).mode(0o700).create(run);
         private.map_err(|cause| local("make", run, cause))?;
         let mut place = Self::try_make(run);
@@ -90,6 +99,9 @@ impl MeetingPlace {
             }
         }
         let place = place?;
+        let (path, beside) = (place.directory.join(OWNER), place.directory.join(OWNER_NEW));
+        let written = fs::write(&beside, owner.to_text()).and_then(|()| fs::rename(&beside, &path));
+        written.map_err(|cause| local("write", &path, cause))?;
         place.make_inside()?;
         Ok(place)
     }
@@ -118,7 +130,7 @@ impl MeetingPlace {
     /// Prepares another meeting, with a container that has ended and is to be started again.
     pub(super) fn renew(&mut self) -> Result<(), DockerFailure> {
         let directory = self.directory.clone();
-        let held = hold(&directory).map_err(|cause| local("lock", &directory, cause))?;
+        let held = hold_soon(&directory).map_err(|cause| local("lock", &directory, cause))?;
         self.held = Some(held);
         for old in [self.inside(), directory.join(SOCKET)] {
             let removed = match fs::symlink_metadata(&old) {
@@ -145,9 +157,35 @@ impl MeetingPlace {
 
     /// Finds the one of a container that was kept. The name comes from a label, so from anyone.
     pub(super) fn open(run: &Path, id: &str) -> Option<Self> {
-        let is_name = id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let directory = is_name.then(|| run.join(id)).filter(|path| path.is_dir())?;
+        let directory = Self::is_name(id).then(|| run.join(id)).filter(|path| path.is_dir())?;
         Some(Self { id: id.to_owned(), directory, kept: true, held: None })
+    }
+
+    /// Whether a place could have this name.
+    pub(super) fn is_name(id: &str) -> bool {
+        id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+    }
+
+    /// What the container of a place gets, whether it is there or not.
+    pub(super) fn inside_of(run: &Path, id: &str) -> PathBuf {
+        run.join(id).join(INSIDE)
+    }
+
+    /// Whose it is; `None` if nothing says so.
+    pub(super) fn owner(&self) -> Option<Owner> {
+        Owner::parse(&fs::read_to_string(self.directory.join(OWNER)).ok()?)
+    }
+
+    /// Whether its maker died before anybody could have it.
+    pub(super) fn is_blank(&self) -> bool {
+        let names = fs::read_dir(&self.directory)
+            .map(|entries| entries.map(|entry| entry.map(|entry| entry.file_name() == OWNER_NEW)));
+        names.is_ok_and(|mut names| names.all(|is_begun| matches!(is_begun, Ok(true))))
+    }
+
+    /// Whether there is a socket to meet the container by.
+    pub(super) fn has_socket(&self) -> bool {
+        self.directory.join(SOCKET).exists()
     }
 
     /// The name that leads back here.
@@ -307,6 +345,23 @@ fn hold(directory: &Path) -> io::Result<OwnedFd> {
     Ok(opened)
 }
 
+/// The same, where others may only be looking: see [`MeetingPlace::is_held`], which takes it for a
+/// moment. Whoever is at work there has locked the sandbox's name, and we have.
+fn hold_soon(directory: &Path) -> io::Result<OwnedFd> {
+    let deadline = Instant::now() + LOOKED_WITHIN;
+    loop {
+        match hold(directory) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if Instant::now() >= deadline {
+                    return Err(error);
+                }
+                std::thread::sleep(LOOKED_AT);
+            }
+            held => return held,
+        }
+    }
+}
+
 /// Connects by way of an open directory: the path itself may be longer than a socket's may be.
 fn connect_in(directory: &Path) -> io::Result<UnixStream> {
     let directory = fs::File::open(directory)?;
@@ -352,10 +407,49 @@ mod tests {
 
     use super::*;
 
+    fn place_in(run: &Path) -> Result<MeetingPlace, DockerFailure> {
+        let owner = Owner { mark: "mark".to_owned(), engine: "at unix:///s".to_owned() };
+        let place = MeetingPlace::make(run, &owner)?;
+        assert_eq!(place.owner(), Some(owner));
+        Ok(place)
+    }
+
+    #[test]
+    fn a_janitor_that_looks_does_not_stop_who_starts_a_container_again() {
+        let run = tempfile::tempdir().unwrap();
+        let mut place = place_in(run.path()).unwrap();
+        place.let_go();
+        // As long as `is_held` has it, and no longer.
+        let looking = hold(&place.directory).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let renewed = scope.spawn(|| {
+                tell.send(()).unwrap();
+                place.renew()
+            });
+            told.recv().unwrap();
+            drop(looking);
+            renewed.join().unwrap().unwrap();
+        });
+        assert!(place.is_held());
+    }
+
+    #[test]
+    fn a_place_that_nobody_could_have_had_is_told_from_others() {
+        let run = tempfile::tempdir().unwrap();
+        let begun = MeetingPlace::try_make(run.path()).unwrap();
+        assert!(begun.is_blank());
+        fs::write(begun.directory.join(OWNER_NEW), "ma").unwrap();
+        assert!(begun.is_blank());
+        assert!(!place_in(run.path()).unwrap().is_blank());
+        fs::create_dir(begun.inside()).unwrap();
+        assert!(!begun.is_blank());
+    }
+
     #[test]
     fn the_socket_is_taken_out_of_sight_and_the_place_is_dead() {
         let run = tempfile::tempdir().unwrap();
-        let place = MeetingPlace::make(run.path()).unwrap();
+        let place = place_in(run.path()).unwrap();
         place.lay_out(b"plan").unwrap();
         let inside = place.inside();
         // What the container holds on to, by its mount.
@@ -376,7 +470,7 @@ mod tests {
     #[test]
     fn a_user_is_kept_in_numbers() {
         let run = tempfile::tempdir().unwrap();
-        let place = MeetingPlace::make(run.path()).unwrap();
+        let place = place_in(run.path()).unwrap();
         assert_eq!(place.user(), None);
         place.note_user((1000, 1005)).unwrap();
         assert_eq!(MeetingPlace::open(run.path(), place.id()).unwrap().user(), Some((1000, 1005)));
@@ -385,7 +479,7 @@ mod tests {
     #[test]
     fn a_socket_that_comes_later_is_seen() {
         let run = tempfile::tempdir().unwrap();
-        let place = MeetingPlace::make(run.path()).unwrap();
+        let place = place_in(run.path()).unwrap();
         let watch = place.watch().unwrap();
         let path = place.inside().join(SOCKET);
         let mut listener = None;
@@ -399,7 +493,7 @@ mod tests {
     #[test]
     fn nobody_is_waited_for_in_vain() {
         let run = tempfile::tempdir().unwrap();
-        let place = MeetingPlace::make(run.path()).unwrap();
+        let place = place_in(run.path()).unwrap();
         let watch = place.watch().unwrap();
         let met = place.meet(&watch, Duration::from_secs(5), || Ok(Life::Ended)).unwrap();
         assert!(matches!(met, Met::Ended), "{met:?}");

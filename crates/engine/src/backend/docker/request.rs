@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bollard::models::{
     ContainerCreateBody, ContainerInspectResponse, DeviceRequest, HealthConfig, HostConfig,
@@ -21,6 +21,7 @@ use clawpen_rules::posix;
 
 use super::engine::{About, Make, Owner};
 use super::failure::DockerFailure;
+use super::kept;
 
 /// Everything of ours in a container is below here.
 pub(super) const OUR_PLACE: &str = "/.clawpen";
@@ -77,6 +78,8 @@ pub(super) struct Around<'a> {
     /// As the engine is told.
     pub network: String,
     pub labels: Labels,
+    /// Where a checked seccomp profile is kept for an engine that reads it by itself.
+    pub profiles: PathBuf,
 }
 
 /// Whether files need a label before a container may open them.
@@ -210,7 +213,7 @@ fn host_config(spec: &ContainerSpec, around: &Around<'_>) -> Result<HostConfig, 
         mounts: Some(mounts),
         binds: Some(binds),
         cap_drop: Some(spec.cap_drop().to_vec()),
-        security_opt: Some(security(spec, around.engine.make)?),
+        security_opt: Some(security(spec, around)?),
         dns: Some(spec.dns().to_vec()),
         extra_hosts: Some(spec.extra_hosts().to_vec()),
         pids_limit: pids,
@@ -292,16 +295,24 @@ pub(super) fn keep_limits(
     }
 }
 
-fn security(spec: &ContainerSpec, make: Make) -> Result<Vec<String>, DockerFailure> {
+fn security(spec: &ContainerSpec, around: &Around<'_>) -> Result<Vec<String>, DockerFailure> {
     let mut options = vec!["no-new-privileges".to_owned()];
     if let Some(profile) = spec.seccomp() {
-        // Docker takes the profile itself, its command line reads the file; Podman takes the file.
-        let value = match (profile, make) {
+        // Docker takes the profile itself, its command line reads the file; Podman takes the file. It
+        // gets one of ours with what was checked: the user's may have changed before it is read.
+        let value = match (profile, around.engine.make) {
             ("builtin", Make::Docker) => Some(profile.to_owned()),
             ("builtin", Make::Podman) => None,
             (path, Make::Docker) => Some(profile_text(Path::new(path))?),
             (path, Make::Podman) => {
-                profile_text(Path::new(path)).map(|_sound| Some(path.to_owned()))?
+                let text = profile_text(Path::new(path))?;
+                let kept = kept::file(&around.profiles, text.as_bytes(), kept::Kind::Text);
+                let failed = |cause| DockerFailure::Local {
+                    what: "keep the seccomp profile in",
+                    path: around.profiles.clone(),
+                    cause,
+                };
+                Some(kept.map_err(failed)?.to_string_lossy().into_owned())
             }
         };
         options.extend(value.map(|value| format!("seccomp={value}")));

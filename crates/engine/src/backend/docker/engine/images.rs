@@ -1,9 +1,11 @@
 //! What an engine does with images: pull, build, import, list, remove, export.
 //!
-//! Each long call hands on what the engine says, line by line, as it says it.
+//! Each long call hands on what the engine says, line by line, as it says it. It may take as long as it
+//! likes in all; an engine that says nothing for [`UNPACKED_WITHIN`] has stopped working on it.
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::future::Future;
 use std::io::{Read as _, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -17,9 +19,9 @@ use bollard::query_parameters::{
     ListImagesOptionsBuilder, RemoveImageOptionsBuilder,
 };
 use bollard::{body_full, body_try_stream};
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::stream;
 
-use super::{Engine, failure};
+use super::{Engine, failure, next_within};
 use crate::backend::docker::failure::{Action, DockerFailure};
 
 /// On a container that is only there to be read.
@@ -57,9 +59,9 @@ impl Engine {
     ) -> Result<(), DockerFailure> {
         let options = CreateImageOptionsBuilder::new().from_image(image).build();
         let mut answers = self.api.create_image(Some(options), None, None);
-        self.run(Action::PullImage, async {
-            while let Some(answer) = answers.next().await {
-                told(answer?, tell);
+        self.follow(Action::PullImage, async {
+            while let Some(answer) = next_within(&mut answers, UNPACKED_WITHIN).await? {
+                told(answer, tell);
             }
             Ok(())
         })
@@ -83,9 +85,9 @@ impl Engine {
             .build();
         let api = self.api.clone().with_timeout(UNPACKED_WITHIN);
         let mut answers = api.build_image(options, None, Some(body_full(context.to_vec().into())));
-        self.run(Action::BuildImage, async {
-            while let Some(answer) = answers.next().await {
-                let BuildInfo { stream, status, .. } = answer?;
+        self.follow(Action::BuildImage, async {
+            while let Some(answer) = next_within(&mut answers, UNPACKED_WITHIN).await? {
+                let BuildInfo { stream, status, .. } = answer;
                 let text = stream.or(status).unwrap_or_default();
                 text.lines().filter(|line| !line.trim().is_empty()).for_each(&mut *tell);
             }
@@ -113,9 +115,9 @@ impl Engine {
         let api = self.api.clone().with_timeout(UNPACKED_WITHIN);
         let body = Some(body_try_stream(pieces));
         let mut answers = api.create_image(Some(options.build()), body, None);
-        self.run(Action::ImportImage, async {
-            while let Some(answer) = answers.next().await {
-                told(answer?, tell);
+        self.follow(Action::ImportImage, async {
+            while let Some(answer) = next_within(&mut answers, UNPACKED_WITHIN).await? {
+                told(answer, tell);
             }
             Ok(())
         })
@@ -130,7 +132,7 @@ impl Engine {
     /// Removes an image, or one of its names; says whether there was one.
     pub(crate) fn remove_image(&self, image: &str) -> Result<Gone, DockerFailure> {
         let options = RemoveImageOptionsBuilder::new().force(false).build();
-        match self.runtime.block_on(self.api.remove_image(image, Some(options), None)) {
+        match self.work(self.api.remove_image(image, Some(options), None)) {
             Ok(_) => Ok(Gone::Removed),
             Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(Gone::WasNotThere),
             Err(cause) => Err(failure(Action::RemoveImage, cause)),
@@ -155,14 +157,23 @@ impl Engine {
         let made = self.run(Action::ExportImage, self.api.create_container(options, body))?;
         let api = self.api.clone().with_timeout(UNPACKED_WITHIN);
         let mut pieces = api.export_container(&made.id);
-        let written = self.run(Action::ExportImage, async {
-            while let Some(piece) = pieces.try_next().await? {
+        let written = self.follow(Action::ExportImage, async {
+            while let Some(piece) = next_within(&mut pieces, UNPACKED_WITHIN).await? {
                 sink.write_all(&piece)?;
             }
             Ok(())
         });
         let removed = self.remove(&made.id);
         written.and(removed)
+    }
+
+    /// A call without an end of its own: each of its pieces has one.
+    fn follow<T>(
+        &self,
+        action: Action,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, DockerFailure> {
+        self.runtime.block_on(call).map_err(|cause| failure(action, cause))
     }
 
     /// Removes containers that were only made for an export with this mark.

@@ -219,3 +219,13 @@ fn podman_says_the_same_in_its_own_words_and_no_more() {
         assert_eq!(found(answer), [pointer[1..].replace('/', ".")], "{pointer}");
     }
 }
+
+#[test]
+fn a_huge_value_is_shown_in_short_and_still_told_apart() {
+    let profile = |last: char| json!([format!("seccomp={}{last}", "é".repeat(100_000))]);
+    let mut found = Vec::new();
+    note("HostConfig.SecurityOpt", profile('a'), profile('b'), &mut found);
+    let [difference] = &found[..] else { panic!("{}", found.len()) };
+    assert_ne!(difference.asked, difference.observed);
+    assert!(difference.to_string().len() < 2000, "{difference}");
+}

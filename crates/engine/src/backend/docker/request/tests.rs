@@ -67,7 +67,9 @@ fn request(docker: &str, engine: &About) -> Result<Value, DockerFailure> {
         clawpen_rules::container::Network::Joined(name) => format!("container:{name}"),
     };
     let labels = Labels::None;
-    let around = Around { ours: ours(), stay: Stay::Kept, engine, network, labels };
+    let profiles = tempfile::tempdir().unwrap();
+    let profiles = profiles.path().join("seccomp");
+    let around = Around { ours: ours(), stay: Stay::Kept, engine, network, labels, profiles };
     Ok(serde_json::to_value(build(&spec, &image(), &around)?).unwrap())
 }
 
@@ -98,6 +100,7 @@ fn under_selinux_our_own_files_are_labelled_for_the_container() {
         engine: &engine(Make::Docker, Owner::Root),
         network: "none".to_owned(),
         labels: Labels::Selinux,
+        profiles: PathBuf::new(),
     };
     let (mounts, binds) = mounts(&spec("{}"), &around);
     assert_eq!(mounts.len(), 1);
@@ -226,6 +229,17 @@ fn a_profile_goes_as_its_text() {
     std::fs::write(file.path(), "{\"a\":1}").unwrap();
     let body = built(&format!("{{seccompProfile: '{}'}}", file.path().display()));
     assert_eq!(body["HostConfig"]["SecurityOpt"][1], json!("seccomp={\"a\":1}"));
+    // Podman reads it by itself, so it gets a file of ours: what was checked, under its hash.
+    let podman = engine(Make::Podman, Owner::Root);
+    let config = format!("{{seccompProfile: '{}'}}", file.path().display());
+    let name = |body: Value| {
+        let option = body["HostConfig"]["SecurityOpt"][1].as_str().unwrap().to_owned();
+        option.rsplit_once("/seccomp/").unwrap().1.to_owned()
+    };
+    let checked = name(request(&config, &podman).unwrap());
+    assert_eq!(name(request(&config, &podman).unwrap()), checked);
+    std::fs::write(file.path(), "{\"a\":2}").unwrap();
+    assert_ne!(name(request(&config, &podman).unwrap()), checked);
     let missing = request("{seccompProfile: '/nowhere'}", &engine(Make::Docker, Owner::Root));
     assert!(matches!(missing, Err(DockerFailure::Profile { .. })));
 }
