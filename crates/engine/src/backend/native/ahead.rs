@@ -102,11 +102,10 @@ impl Ahead {
                 let place = store.pens.iter().position(|pen| pen.is_for(request, blueprint))?;
                 store.pens.swap_remove(place)
             };
-            match found.is_current() {
-                Ok(true) => return Some(found.proven),
-                // Ends with its value.
-                Ok(false) | Err(_) => {}
+            if found.is_current().is_ok_and(|current| current) {
+                return Some(found.proven);
             }
+            // Otherwise it ends here, with its value, and the next one is looked at.
         }
     }
 
