@@ -105,3 +105,10 @@ impl Person {
         Run::of(&mut command)
     }
 }
+
+impl Drop for Person {
+    fn drop(&mut self) {
+        // Sandboxes outlive whoever asked for them, and would outlive the test.
+        self.run(&["sandbox", "remove", "--all", "--force"]);
+    }
+}

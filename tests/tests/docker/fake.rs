@@ -59,8 +59,8 @@ fn serve(
     heard.lock().unwrap_or_else(PoisonError::into_inner).push(line.clone());
     match answer(&line) {
         Answer::Json(body) => {
-            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
-            let whole = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            let lines = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
+            let whole = format!("{lines}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
             drop(client.write_all(whole.as_bytes()));
             None
         }

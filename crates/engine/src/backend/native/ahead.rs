@@ -102,10 +102,10 @@ impl Ahead {
                 let place = store.pens.iter().position(|pen| pen.is_for(request, blueprint))?;
                 store.pens.swap_remove(place)
             };
-            // One that is not ends with its value.
-            if found.is_current().unwrap_or(false) {
+            if found.is_current().is_ok_and(|current| current) {
                 return Some(found.proven);
             }
+            // Otherwise it ends here, with its value, and the next one is looked at.
         }
     }
 
