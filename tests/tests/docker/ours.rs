@@ -35,7 +35,8 @@ fn a_copy_of_a_sandbox_is_somebody_elses_and_lives() -> Result<()> {
     let made = yard.containers()?;
     let original = made.first().context("a container")?;
     // Its name is none of ours: what it has of us is the labels, which came with the image.
-    let (image, name) = (format!("{}copy:1", yard.prefix), format!("copy-of-{}", yard.name()));
+    let image = format!("{}copy:1", yard.prefix.to_lowercase());
+    let name = format!("copy-of-{}", yard.name());
     let _by_hand =
         ByHand(&yard, vec![format!("rm --force {name}"), format!("rmi --force {image}")]);
     said(&yard, &["commit", original, &image])?;

@@ -53,6 +53,9 @@ const ARCHIVE_BYTES: usize = 4 * 1024 * 1024;
 const OLDEST_API: (u32, u32) = (1, 41);
 /// How often an engine is asked to remove a container before its error is believed.
 const REMOVE_TRIES: u32 = 4;
+/// How long an engine may take to clear up after a container, and how often it is asked meanwhile.
+const SETTLED_WITHIN: Duration = Duration::from_secs(10);
+const ASKED_AGAIN: Duration = Duration::from_millis(10);
 
 /// An engine that has answered.
 #[derive(Debug)]
@@ -242,16 +245,16 @@ impl Engine {
     }
 
     pub(super) fn inspect(&self, id: &str) -> Result<ContainerInspectResponse, DockerFailure> {
-        let options = None::<InspectContainerOptions>;
-        let found = self.answer(self.api.inspect_container(id, options));
+        let ask = || self.api.inspect_container(id, None::<InspectContainerOptions>);
+        let found = self.settled(ask);
         found.map_err(|cause| failure(Action::Inspect, cause))
     }
 
     /// Every container with a label, running or not.
     pub(super) fn labelled(&self, label: &str) -> Result<Vec<ContainerSummary>, DockerFailure> {
         let filters = HashMap::from([("label", vec![label])]);
-        let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
-        let found = self.answer(self.api.list_containers(Some(options)));
+        let options = || ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
+        let found = self.settled(|| self.api.list_containers(Some(options())));
         found.map_err(|cause| failure(Action::List, cause))
     }
 
@@ -350,6 +353,25 @@ impl Engine {
         call: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, DockerFailure> {
         self.work(call).map_err(|cause| failure(action, cause))
+    }
+
+    /// Asks how containers stand. Between the end of a container and its clearing up, Podman calls it
+    /// `stopped`, a word that the API does not have; that is over in a moment.
+    fn settled<T, F>(&self, ask: impl Fn() -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let until = Instant::now() + SETTLED_WITHIN;
+        loop {
+            match self.answer(ask()) {
+                Err(Error::JsonDataError { message, .. })
+                    if message.contains("`stopped`") && Instant::now() < until =>
+                {
+                    std::thread::sleep(ASKED_AGAIN);
+                }
+                answer => return answer,
+            }
+        }
     }
 
     /// Asks for something that the engine has at hand.
