@@ -21,4 +21,5 @@ pub mod seccomp;
 pub mod session_store;
 pub mod supervisor_image;
 pub mod terminal;
+pub mod tools;
 pub mod transfer;

@@ -29,4 +29,5 @@ pub mod scope;
 pub mod session;
 pub mod timestamp;
 pub mod tool_policy;
+pub mod tools;
 pub mod workspace;
