@@ -64,7 +64,7 @@ impl Options {
 
     fn take(&mut self, flag: &str) -> Result<(), String> {
         let unknown = || format!("`{flag}` is no option");
-        let number = |value: &str| value.parse().map_err(|_| unknown());
+        let number = |value: &str| value.parse().map_err(|_no_number| unknown());
         match flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value))) {
             ("--ignore-case", None) => self.case = Case::Ignored,
             ("--literal", None) => self.syntax = Syntax::Literal,

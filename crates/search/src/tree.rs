@@ -82,7 +82,7 @@ pub(crate) fn find(
         }
         left -= 1;
         let mark = if entry.file_type().is_some_and(|kind| kind.is_dir()) { "/" } else { "" };
-        records.file(&path, mark).map_err(|_| "the answer is not read".to_owned())?;
+        records.file(&path, mark).map_err(|_closed| "the answer is not read".to_owned())?;
     }
     Ok(End::All)
 }

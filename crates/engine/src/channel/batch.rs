@@ -212,17 +212,17 @@ impl<'l> Batch<'l> {
         for index in 0..writes {
             written.push(self.committed(index)?);
         }
-        let mut moved = Vec::with_capacity(moves.len());
+        let mut renamed = Vec::with_capacity(moves.len());
         for index in 0..moves.len() {
             let deadline = self.link.soon();
-            moved.push(match self.link.answer(self.channel(writes + PINGS + index), deadline) {
+            renamed.push(match self.link.answer(self.channel(writes + PINGS + index), deadline) {
                 Ok(Event::Done) => Ok(()),
                 Ok(other) => return Err(unexpected(&other)),
                 Err(CallError::Failed(failure)) => Err(failure),
                 Err(error) => return Err(error),
             });
         }
-        Ok(BatchOutcome::Put { writes: written, moves: moved })
+        Ok(BatchOutcome::Put { writes: written, moves: renamed })
     }
 
     fn committed(&mut self, index: usize) -> Result<Result<Written, Failure>, CallError> {

@@ -63,11 +63,11 @@ fn look(
     let mut known: BTreeMap<Stamp, (String, String)> = BTreeMap::new();
     let mut held = 0_u64;
     for given in patch.paths() {
-        let path = place::decide(given, &around)
+        let target = place::decide(given, &around)
             .map_err(|refused| patch.refused(given, PatchReason::Path(refused)))?;
-        let file = path.as_str().to_owned();
+        let file = target.as_str().to_owned();
         snapshot.names.insert(given.to_owned(), file.clone());
-        let contents = match tools.channel.stat(wire(&path), Links::Follow) {
+        let contents = match tools.channel.stat(wire(&target), Links::Follow) {
             Err(error) if is_absent(&error) => None,
             Err(cause) => return Err(ToolError::call("look at", given, cause)),
             Ok(found) if found.metadata.kind != FileKind::File => {
@@ -84,7 +84,7 @@ fn look(
                 known.insert(stamp, (given.to_owned(), file.clone()));
                 // What only goes need not be held: it is moved away, and back.
                 let contents =
-                    if kept.contains(given) { tools.contents(&path, given)? } else { Vec::new() };
+                    if kept.contains(given) { tools.contents(&target, given)? } else { Vec::new() };
                 held = held.saturating_add(contents.len() as u64);
                 Some(contents)
             }
@@ -93,7 +93,7 @@ fn look(
             return Err(patch.refused(given, PatchReason::TooLarge).into());
         }
         snapshot.files.insert(file.clone(), contents);
-        places.insert(file, path);
+        places.insert(file, target);
     }
     Ok((snapshot, places))
 }
@@ -101,12 +101,12 @@ fn look(
 /// The paths whose contents matter: all but those that are only deleted.
 fn changed_paths(patch: &Patch) -> impl Iterator<Item = &str> {
     patch.hunks().iter().flat_map(|hunk| {
-        let (path, moved) = match &hunk.action {
+        let (changed, target) = match &hunk.action {
             Action::Delete => (None, None),
             Action::Add { .. } => (Some(hunk.path.as_str()), None),
             Action::Update { move_to, .. } => (Some(hunk.path.as_str()), move_to.as_deref()),
         };
-        path.into_iter().chain(moved)
+        changed.into_iter().chain(target)
     })
 }
 
@@ -132,18 +132,12 @@ impl Applying<'_, '_> {
         let token = random::uuid();
         for (index, change) in changes.iter().enumerate() {
             let Some(path) = self.places.get(&change.file) else { continue };
-            match &change.after {
-                Some(contents) => {
-                    files.push(change.file.as_str());
-                    writes.push(FileWrite { place: wire(path), options: new_file(), contents });
-                }
-                None => {
-                    let Some(aside) = path.beside(&format!(".clawpen-deleted-{index}-{token}"))
-                    else {
-                        continue;
-                    };
-                    deleted.push(Deleted { file: change.file.clone(), path: path.clone(), aside });
-                }
+            let aside = path.beside(&format!(".clawpen-deleted-{index}-{token}"));
+            if let Some(contents) = &change.after {
+                files.push(change.file.as_str());
+                writes.push(FileWrite { place: wire(path), options: new_file(), contents });
+            } else if let Some(aside) = aside {
+                deleted.push(Deleted { file: change.file.clone(), path: path.clone(), aside });
             }
         }
         let moves: Vec<Move> = deleted
@@ -163,8 +157,8 @@ impl Applying<'_, '_> {
                     .copied()
                     .zip(writes.into_iter().map(|one| one.map(drop)))
                     .collect();
-                let moved: Vec<_> = deleted.iter().zip(moves).collect();
-                self.settle(&written, &moved)
+                let aside: Vec<_> = deleted.iter().zip(moves).collect();
+                self.settle(&written, &aside)
             }
         }
     }

@@ -110,7 +110,7 @@ fn name() -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();
     NAME.get_or_init(|| {
         let digest = Sha256::digest(PROGRAM);
-        let start: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        format!(".clawpen-search-{start}")
+        let start = digest.first_chunk::<8>().copied().unwrap_or_default();
+        format!(".clawpen-search-{:016x}", u64::from_be_bytes(start))
     })
 }

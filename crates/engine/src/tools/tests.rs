@@ -1,9 +1,13 @@
 //! The tools in a real pen, through the embedded supervisor.
 
+use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 
-use clawpen_wire::supervisor::{End, StdinMode};
+use clawpen_wire::supervisor::frame::{self, Inbox};
+use clawpen_wire::supervisor::{
+    End, Event, Hello, OnExisting, Rename, Request, StdinMode, VERSION, WriteOpen,
+};
 
 use super::*;
 use crate::channel::{Captured, Command};
@@ -114,6 +118,40 @@ fn a_patch_that_cannot_be_applied_changes_nothing() {
     }
 }
 
+/// What `channel/batch.rs` sends, cut off at its two moments.
+#[test]
+fn a_host_that_dies_in_the_middle_leaves_all_old_or_all_new() {
+    let mut pen = Pen::start();
+    pen.sh("echo a > f; echo a > g; echo a > gone");
+    let place = |name: &str| Place::Below { root: 0, path: name.into() };
+    let open = |name: &str| {
+        let WriteOptions { mode, parents, permissions } = new_file();
+        Request::WriteOpen(WriteOpen { place: place(name), mode, parents, permissions })
+    };
+    let staged = [
+        (1, open("f")),
+        (1, Request::WriteChunk(b"b\n")),
+        (2, open("g")),
+        (2, Request::WriteChunk(b"b\n")),
+        (3, Request::Ping),
+    ];
+    let aside = Rename { from: place("gone"), to: place("aside"), existing: OnExisting::Refuse };
+    let put = [(1, Request::WriteCommit), (2, Request::WriteCommit), (4, Request::Rename(aside))];
+
+    let mut dies = pen.connect_raw();
+    dies.say(&staged);
+    dies.hear(3);
+    drop(dies);
+    assert_eq!(pen.sh("ls -A; cat f g"), "f\ng\ngone\na\na\n");
+
+    let mut dies = pen.connect_raw();
+    dies.say(&staged);
+    dies.hear(3);
+    dies.say(&put);
+    drop(dies);
+    assert_eq!(pen.sh("ls -A; cat f g"), "aside\nf\ng\nb\nb\n");
+}
+
 #[test]
 fn a_search_runs_in_the_sandbox() {
     let mut pen = Pen::start();
@@ -155,8 +193,40 @@ fn wrapped(hunks: &str) -> String {
     format!("*** Begin Patch\n{hunks}\n*** End Patch")
 }
 
+/// A second connection that says just this, byte for byte, and what it is told.
+struct Raw {
+    stream: UnixStream,
+    inbox: Inbox,
+}
+
+impl Raw {
+    /// Says all of it at once.
+    fn say(&mut self, requests: &[(u32, Request<'_>)]) {
+        let mut bytes = Vec::new();
+        for (channel, request) in requests {
+            frame::append(&mut bytes, *channel, request).unwrap();
+        }
+        self.stream.write_all(&bytes).unwrap();
+    }
+
+    fn hear(&mut self, channel: u32) {
+        loop {
+            while let Some(frame) = self.inbox.next_frame().unwrap() {
+                if frame.channel == channel {
+                    assert!(matches!(frame.decode(), Ok(Event::Done)));
+                    return;
+                }
+            }
+            let count = self.stream.read(self.inbox.room()).unwrap();
+            assert_ne!(count, 0, "the supervisor hung up");
+            self.inbox.filled(count);
+        }
+    }
+}
+
 struct Pen {
     channel: Channel,
+    directory: tempfile::TempDir,
     _process_one: ProcessOne,
 }
 
@@ -169,7 +239,14 @@ impl Pen {
         let mut channel = Channel::connect(stream, first_process).unwrap();
         channel.facts().unwrap();
         channel.seal().unwrap();
-        Self { channel, _process_one: process_one }
+        Self { channel, directory, _process_one: process_one }
+    }
+
+    fn connect_raw(&self) -> Raw {
+        let stream = UnixStream::connect(self.directory.path().join("s")).unwrap();
+        let mut raw = Raw { stream, inbox: Inbox::of_events() };
+        raw.say(&[(0, Request::Hello(Hello { oldest: VERSION, newest: VERSION }))]);
+        raw
     }
 
     fn tools(&mut self) -> Tools<'_> {

@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_change_is_shown_with_four_lines_around_it() {
-        let old: String = (1..=20).map(|line| format!("l{line}\n")).collect();
+        let old = (1..=20).map(|line| format!("l{line}\n")).collect::<Vec<_>>().concat();
         let at = old.find("l10").unwrap();
         let new = old.replace("l10", "ten");
         let diff = render(&old, &new, &[Change { old: at..at + 3, new: at..at + 3 }]);

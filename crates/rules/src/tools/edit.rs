@@ -214,8 +214,7 @@ fn first_two(text: &str, part: &str) -> [Option<usize>; 2] {
 }
 
 fn line_of(text: &str, at: usize) -> u64 {
-    let before = text.as_bytes().get(..at).unwrap_or_default();
-    before.iter().filter(|byte| **byte == b'\n').count() as u64 + 1
+    text.get(..at).map_or(1, |before| before.matches('\n').count() as u64 + 1)
 }
 
 #[cfg(test)]

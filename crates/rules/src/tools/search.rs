@@ -222,7 +222,7 @@ impl Writer {
                 limit.saturating_mul(2)
             )),
             End::Time => {
-                notes.push("the search took too long and was stopped; narrow it".to_owned())
+                notes.push("the search took too long and was stopped; narrow it".to_owned());
             }
             End::Failed(why) => notes.push(format!("the search stopped: {why}")),
             End::Unknown => notes.push("the search was cut off, there may be more".to_owned()),
@@ -272,9 +272,9 @@ mod tests {
 
     #[test]
     fn matches_are_shown_by_path_and_line() {
-        let plain = b"m\0a.rs\03\0let x;\n\0m\0b\nc\x001\0y\x1b[2J\0e\0all\0\0\0";
+        let plain = b"m\0a.rs\x003\0let x;\n\0m\0b\nc\x001\0y\x1b[2J\0e\0all\0\0\0";
         grep(plain, None, "a.rs:3: let x;\nb\\nc:1: y[2J");
-        let around = b"c\0a\01\0p\0m\0a\02\0q\0m\0a\09\0r\0e\0limit\0\0\0";
+        let around = b"c\0a\x001\0p\0m\0a\x002\0q\0m\0a\x009\0r\0e\0limit\0\0\0";
         let note = "[2 results were asked for, there are more; narrow the search or use limit=4]";
         grep(around, Some(2), &format!("a-1- p\na:2: q\n--\na:9: r\n\n{note}"));
         grep(b"e\0all\0\0\0", None, "(no line matches)");
@@ -283,15 +283,15 @@ mod tests {
     #[test]
     fn an_answer_that_breaks_off_or_lies_costs_nothing() {
         let cut = "\n\n[the search was cut off, there may be more]";
-        grep(b"m\0a\01\0x\0m\0b", None, &format!("a:1: x{cut}"));
+        grep(b"m\0a\x001\0x\0m\0b", None, &format!("a:1: x{cut}"));
         grep(b"m\0a\0one\0x\0", None, &format!("(no line matches){cut}"));
-        grep(b"?\0a\01\0x\0", None, &format!("(no line matches){cut}"));
+        grep(b"?\0a\x001\0x\0", None, &format!("(no line matches){cut}"));
         grep(
             b"x\0\0\0bad pattern\n\0",
             None,
             "(no line matches)\n\n[the search stopped: bad pattern\\n]",
         );
-        let long = [b"m\0a\01\0".as_slice(), &vec![b'x'; 600], b"\0e\0all\0\0\0"].concat();
+        let long = [b"m\0a\x001\0".as_slice(), &vec![b'x'; 600], b"\0e\0all\0\0\0"].concat();
         grep(&long, None, &format!("a:1: {}… (cut)", "x".repeat(LINE)));
         let many = [b"f\0some/long/path\0\0\0".repeat(10_000), b"e\0all\0\0\0".to_vec()].concat();
         let shown = render_find(&parse(&many), None);

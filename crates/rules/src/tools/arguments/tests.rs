@@ -93,8 +93,8 @@ fn edits_come_as_a_list_as_a_pair_or_as_both() {
     let pair = [("oldString", text("c")), ("new_text", text("d"))];
     let first = Edit { old: "a".into(), new: "b".into() };
     let second = Edit { old: "c".into(), new: "d".into() };
-    check_edits(&[list.clone()], &[first.clone()]);
-    check_edits(&pair, &[second.clone()]);
+    check_edits(std::slice::from_ref(&list), std::slice::from_ref(&first));
+    check_edits(&pair, std::slice::from_ref(&second));
     check_edits(&[list, pair[0].clone(), pair[1].clone()], &[first, second]);
 }
 

@@ -23,8 +23,7 @@ pub fn parse(input: &str) -> Result<Patch, PatchRefused> {
     // Lines are counted as the caller sees them, blank ones at the start included.
     let skipped = input.len() - input.trim_start().len();
     let first = input.get(..skipped).map_or(0, |blank| blank.matches('\n').count()) + 1;
-    let lines: Vec<&str> =
-        input.trim().split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).collect();
+    let lines: Vec<&str> = input.trim().lines().collect();
     let (lines, first) = match without_here_document(&lines) {
         Some(inner) => (inner, first + 1),
         None => (lines.as_slice(), first),

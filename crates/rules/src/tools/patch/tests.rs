@@ -89,7 +89,10 @@ fn what_is_no_patch_says_which_line_and_why() {
     inner("*** Update File: a\nfoo", 3, 1, PatchReason::BadLine { found: "foo".into() });
     inner("*** Update File: a\n+x\nfoo", 4, 1, PatchReason::NoChunkMark { found: "foo".into() });
     inner("*** Update File: a\n@@\n@@\n+x", 3, 1, PatchReason::EmptyChunk);
-    let many: String = (0..=MOST_FILES).map(|file| format!("\n*** Delete File: {file}")).collect();
+    let many = (0..=MOST_FILES)
+        .map(|file| format!("\n*** Delete File: {file}"))
+        .collect::<Vec<_>>()
+        .concat();
     none(&format!("*** Begin Patch{many}\n*** End Patch"), 1, PatchReason::TooManyFiles);
     none(&"x".repeat(LARGEST + 1), 1, PatchReason::TooLarge);
 }
@@ -218,14 +221,14 @@ proptest! {
     ) {
         let (a, b) = (cut.0.index(lines.len()), cut.1.index(lines.len() + 1));
         let (start, end) = (a.min(b), a.max(b));
-        let mut text = String::from("@@\n");
-        for line in &lines[..start] { text += &format!(" {line}\n"); }
-        for line in &lines[start..end] { text += &format!("-{line}\n"); }
-        for line in &new { text += &format!("+{line}\n"); }
-        for line in &lines[end..] { text += &format!(" {line}\n"); }
-        let expected: Vec<&String> = lines[..start].iter().chain(&new).chain(&lines[end..]).collect();
-        let expected: String = expected.into_iter().map(|line| format!("{line}\n")).collect();
-        let file: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let signed = |sign: &str, lines: &[String]| {
+            lines.iter().map(|line| format!("{sign}{line}\n")).collect::<Vec<_>>().concat()
+        };
+        let (before, old, after) = (&lines[..start], &lines[start..end], &lines[end..]);
+        let text =
+            ["@@\n", &signed(" ", before), &signed("-", old), &signed("+", &new), &signed(" ", after)].concat();
+        let expected = [signed("", before), signed("", &new), signed("", after)].concat();
+        let file = signed("", &lines);
         prop_assert_eq!(apply(&file, text.trim_end_matches('\n')), Ok(expected));
     }
 
@@ -242,11 +245,14 @@ proptest! {
     }
 }
 
+/// A file and what it holds in the end, if anything.
+type After<'a> = (&'a str, Option<&'a str>);
+
 #[track_caller]
 fn check(
     hunks: &str,
     files: &[(&str, &str)],
-    expected: Result<&[(&str, Option<&str>)], (usize, usize, PatchReason)>,
+    expected: Result<&[After<'_>], (usize, usize, PatchReason)>,
 ) {
     let patch = parse(&format!("*** Begin Patch\n{hunks}\n*** End Patch")).unwrap();
     let found = decide(&patch, &snapshot(&patch, files)).map(|plan| {
@@ -257,7 +263,7 @@ fn check(
             .collect::<Vec<_>>()
     });
     let found = found.map_err(|refused| (refused.line, refused.hunk.unwrap(), refused.reason));
-    let owned = |changes: &[(&str, Option<&str>)]| {
+    let owned = |changes: &[After<'_>]| {
         changes
             .iter()
             .map(|(file, after)| ((*file).to_owned(), after.map(str::to_owned)))

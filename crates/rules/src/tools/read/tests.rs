@@ -217,5 +217,5 @@ fn call(path: &str, first_line: u64, limit: Option<u64>) -> ReadCall {
 }
 
 fn numbered(lines: u32) -> String {
-    (1..=lines).map(|line| format!("{line}\n")).collect()
+    (1..=lines).map(|line| format!("{line}\n")).collect::<Vec<_>>().concat()
 }
