@@ -4,6 +4,7 @@
 //! mean to give, by code that never calls the product. Each rule has a section of the same name in
 //! `docs/compat.md` that gives the reason.
 
+mod agents;
 mod config_hash;
 mod docker_create;
 mod exec_allowlist;

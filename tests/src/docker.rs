@@ -17,7 +17,7 @@ use clawpen_rules::environment::Filter;
 use clawpen_rules::mounts::{BindPolicy, KnownPlaces};
 use clawpen_rules::scope::ScopeKey;
 use clawpen_rules::session::Session;
-use clawpen_rules::workspace::{Directories, Layout, OwnDirectory};
+use clawpen_rules::workspace::{Directories, Layout};
 
 /// A small Debian whose user is 1000:1000.
 pub const BASE: &str = "clawpen-test-base:latest";
@@ -87,8 +87,7 @@ impl Place {
             BASE.clone_into(&mut docker.image.value);
         }
         let directories = Directories {
-            root: state.to_owned(),
-            own: OwnDirectory::Shared,
+            sandbox: state.to_owned(),
             agent: text_of(&self.path("workspace"))?,
             workdir: docker.workdir.value.clone(),
         };

@@ -78,6 +78,22 @@ impl Home {
     }
 }
 
+impl Drop for Home {
+    /// Sandboxes outlive whoever made them; those of a test go with it.
+    fn drop(&mut self) {
+        if self.path(".openclaw/clawpen/clawpen.db").exists()
+            && let Ok(binary) = binary()
+        {
+            let mut command = Command::new(binary);
+            command.args(["sandbox", "remove", "--all", "--force"]).env_clear();
+            command.env("HOME", self.directory.path()).env("PATH", "/usr/bin:/bin");
+            command.envs(std::env::var_os("DOCKER_HOST").map(|host| ("DOCKER_HOST", host)));
+            // A test that broke its own state on purpose has nothing that could be listed.
+            drop(command.output());
+        }
+    }
+}
+
 /// What a run came to.
 #[derive(Debug)]
 pub struct Run {

@@ -85,12 +85,16 @@ impl Person {
 
     /// Runs the binary as this person.
     pub fn run(&self, args: &[&str]) -> Run {
-        let mut script = String::from("cd \"$1\" && shift && ");
-        for (name, target) in &self.overlays {
-            script.push_str(&format!("mount --bind {name} {} && ", target.display()));
-        }
+        let overlays = self.overlays.iter();
+        let overlays =
+            overlays.map(|(name, target)| format!("mount --bind {name} {}", target.display()));
         let ids = format!("--reuid {UID} --regid {UID} --groups 54322");
-        script.push_str(&format!("exec setpriv {ids} -- ./clawpen \"$@\""));
+        let steps: Vec<String> = ["cd \"$1\"".to_owned(), "shift".to_owned()]
+            .into_iter()
+            .chain(overlays)
+            .chain([format!("exec setpriv {ids} -- ./clawpen \"$@\"")])
+            .collect();
+        let script = steps.join(" && ");
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "sh", "-c", &script, "sh"]);
         command.arg(self.home.path()).args(args);

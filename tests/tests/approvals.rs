@@ -286,3 +286,39 @@ fn b33_exec_that_leaves_a_sandbox_by_config_is_said() {
     let explained = Home::with_config(config).run(&["sandbox", "explain"]);
     assert!(explained.stdout.contains("exec leaves the sandbox"), "{}", explained.stdout);
 }
+
+#[test]
+fn a_sandbox_is_asked_about_only_if_our_own_config_says_so() {
+    let config = "{agents: {defaults: {sandbox: {mode: 'all', backend: 'native'}}}}";
+    let home = Home::new().with_file(".openclaw/openclaw.json", config);
+    let run = check(&home, "rm -rf x", 0, "run");
+    assert_eq!(run.json()["host"], json!("sandbox"));
+    let asks = home.with_file(".openclaw/clawpen.json", "{defaults: {askInSandbox: true}}");
+    let run = check(&asks, "rm -rf x", 4, "ask");
+    assert_eq!(
+        run.json()["changes"],
+        json!(["set `defaults.askInSandbox` to false in clawpen.json"])
+    );
+    let text = asks.run(&["sandbox", "explain"]).stdout;
+    assert!(text.contains("askInSandbox"), "{text}");
+    let odd = asks.with_file(".openclaw/clawpen.json", "{defaults: {askInSandbox: 'no'}}");
+    assert_ne!(odd.run(&["why", "command", "ls"]).code, Some(0));
+}
+
+#[test]
+fn b11_edits_at_the_same_time_are_all_kept() {
+    let home = listed(&[]);
+    let add = |number: usize| {
+        let pattern = format!("/usr/bin/tool-{number}");
+        home.run(&["approvals", "allowlist", "add", &pattern, "--agent", "main"]).code
+    };
+    let codes: Vec<Option<i32>> = std::thread::scope(|scope| {
+        let started: Vec<_> = (0..8).map(|number| scope.spawn(move || add(number))).collect();
+        started.into_iter().map(|thread| thread.join().unwrap_or_default()).collect()
+    });
+    assert_eq!(codes, vec![Some(0); 8]);
+    let file = home.run(&["approvals", "get", "--json"]).stdout;
+    for number in 0..8 {
+        assert!(file.contains(&format!("/usr/bin/tool-{number}\"")), "{number} is lost: {file}");
+    }
+}

@@ -115,6 +115,17 @@ fn an_allowed_plan_starts_the_programs_it_lists() {
     assert!(allowed > 200 && started > 400, "{allowed} plans allowed, {started} programs started");
 }
 
+/// The same with real programs, all of them on the list, under a tracer that sees every start; a soak
+/// goes on for an hour.
+#[test]
+fn made_up_commands_start_nothing_that_their_plans_do_not_list() {
+    let run = Command::new(env!("CARGO_BIN_EXE_run_plans")).args(["8", "7"]).output();
+    let run = run.expect("the program starts");
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));
+    assert!(said.contains("programs started, none other"), "{said}");
+}
+
 /// A script that writes down its name and its words.
 fn write_program(path: &Path, log: &str) {
     let text = format!(

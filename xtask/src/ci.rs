@@ -8,6 +8,9 @@ use crate::services::Services;
 use crate::steps::Steps;
 use crate::{check, fuzz, replay, test};
 
+/// Kills at random moments.
+const KILLS: u32 = 20;
+
 pub(crate) fn run() -> ExitCode {
     let mut steps = Steps::default();
     check::sources(&mut steps);
@@ -20,9 +23,9 @@ pub(crate) fn run() -> ExitCode {
         let services = services.as_ref().context("the services did not start")?;
         test::with_services(services, &[])
     });
-    steps.run("protections left out", || {
+    steps.run("faults and kills", || {
         let services = services.as_ref().context("the services did not start")?;
-        test::faults(services, &[])
+        test::faults(services, KILLS)
     });
     if let Some(services) = services {
         steps.run("services stopped", || services.stop());

@@ -35,7 +35,7 @@ cargo xtask <command>
                                         recorded rows through the product; DIR defaults to tests/corpus
   tidy                                  the rules of this house that no compiler knows
   fuzz [TARGET] [--seconds N]           every fuzz target, or one; 15 s each
-  soak [MINUTES]                        long fuzzing (10 minutes per target) and 100,000 cases per property
+  soak [MINUTES]                        long fuzzing (10 minutes per target), 100,000 cases per property, an hour of plans that run
   bench [ARGS]                          micro-benchmarks
   docs                                  API documentation; a broken link is an error
 ";

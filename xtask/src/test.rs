@@ -10,6 +10,9 @@ use anyhow::{Result, bail};
 use crate::services::Services;
 use crate::tools::{cargo, root, run as run_command, works};
 
+/// Kills at random moments when nobody says how many.
+const FEW_KILLS: u32 = 10;
+
 /// The suites that need more than this repository: a file or directory in `tests/tests` each.
 const SUITES: &[&str] = &["docker", "native", "escape"];
 
@@ -24,7 +27,8 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
         && suite == "faults"
     {
         let services = Services::start()?;
-        let result = faults(&services, rest);
+        let rounds = rest.first().and_then(|word| word.parse().ok()).unwrap_or(FEW_KILLS);
+        let result = faults(&services, rounds);
         services.stop()?;
         result?;
         return Ok(ExitCode::SUCCESS);
@@ -43,11 +47,20 @@ pub(crate) fn with_services(services: &Services, args: &[String]) -> Result<()> 
     run_command(services.known_to(runner().arg("--workspace").args(args)))
 }
 
-/// A build in which one protection after the other is left out. Last of all tests: it leaves a binary
-/// with switches in the target directory until the next build.
-pub(crate) fn faults(services: &Services, args: &[String]) -> Result<()> {
-    let build = ["-p", "clawpen", "--features", "fault-switches", "--test", "faults"];
-    run_command(services.known_to(runner().args(build).args(args)))
+/// The tests that leave protections out and kill processes at named moments, which no build that
+/// people use can do. `rounds` kills come at random.
+pub(crate) fn faults(services: &Services, rounds: u32) -> Result<()> {
+    let mut tests = cargo(&["test", "--quiet", "-p", "clawpen", "--features", "fault-switches"]);
+    tests.args(["--test", "faults", "--test", "kills", "--", "--test-threads=1"]);
+    tests.env("CLAWPEN_KILL_ROUNDS", rounds.to_string());
+    run_command(services.known_to(&mut tests))
+}
+
+/// A thousand pens at once, in the build that people use.
+pub(crate) fn many_pens() -> Result<()> {
+    let mut tests = cargo(&["test", "--release", "--quiet", "-p", "clawpen-tests"]);
+    tests.args(["--test", "lifecycle", "many"]).env("CLAWPEN_MANY_PENS", "1000");
+    run_command(&mut tests)
 }
 
 /// The tests that stand beside the code.
@@ -66,15 +79,33 @@ fn one_suite(suite: &str, args: &[String]) -> Result<()> {
         bail!("no suite `{suite}` in tests/tests");
     }
     let services = Services::start()?;
+    // Tests start the real programs, and a test build does not make those.
+    run_command(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
     let mut tests = runner();
     tests.args(["-p", "clawpen-tests", "--test", suite]).args(args);
+    if suite == "escape" {
+        // Its table is wanted even though everything went well.
+        show_output(&mut tests);
+    }
     let result = run_command(services.known_to(&mut tests));
     services.stop()?;
     result
 }
 
+fn show_output(tests: &mut Command) {
+    if has_nextest() {
+        tests.args(["--success-output", "immediate"]);
+    } else {
+        tests.args(["--", "--nocapture"]);
+    }
+}
+
+fn has_nextest() -> bool {
+    works(&mut cargo(&["nextest", "--version"]))
+}
+
 fn runner() -> Command {
-    if works(&mut cargo(&["nextest", "--version"])) {
+    if has_nextest() {
         // A crate without tests is no failure.
         return cargo(&["nextest", "run", "--no-fail-fast", "--no-tests", "pass"]);
     }

@@ -1,5 +1,10 @@
 //! The command line: what can be said, and the help a newcomer reads.
 
+mod audit;
+pub(crate) mod lifecycle;
+
+pub(crate) use audit::AuditArgs;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -37,8 +42,12 @@ pub(crate) enum Command {
     /// Files of a sandbox: read, write, list, move, copy
     #[command(subcommand, arg_required_else_help = true)]
     Fs(FsCommand),
+    #[command(flatten)]
+    Process(lifecycle::ProcessCommand),
     /// What this machine offers for sandboxes, what would be used, what is missing
     Doctor(DoctorArgs),
+    /// What was called, decided and done: list, follow, verify and export the record
+    Audit(AuditArgs),
     /// Measure sandboxes on this machine beside bwrap, docker and a plain process
     Bench(BenchArgs),
     /// Sandboxes: what is in force for a session
@@ -71,6 +80,63 @@ pub(crate) enum SandboxCommand {
     /// Show what is in force for a session: sandboxed or not, its shape, its tools, and the origin of each value
     #[command(args_override_self = true)]
     Explain(ExplainArgs),
+    /// List the sandboxes that there are, and how they are
+    List(lifecycle::ListArgs),
+    /// Replace sandboxes: removed now, made anew from today's config at their next use
+    #[command(args_override_self = true)]
+    Recreate(lifecycle::RecreateArgs),
+    /// Remove sandboxes; their workspaces stay
+    #[command(args_override_self = true)]
+    Remove(lifecycle::RemoveArgs),
+    /// Remove sandboxes that are idle or old beyond their owner's limits, and what was left behind
+    Prune(FormatFlag),
+    /// Renew what was copied into a private workspace; what was there goes to the trash
+    #[command(args_override_self = true)]
+    Reseed(ReseedArgs),
+    /// What was moved aside: list it, bring it back, delete it
+    #[command(subcommand, arg_required_else_help = true)]
+    Trash(TrashCommand),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReseedArgs {
+    #[command(flatten)]
+    pub subject: Subject,
+    /// Only show how the copies differ from the originals
+    #[arg(long, conflicts_with = "whole")]
+    pub diff: bool,
+    /// Renew the whole copy, not only the seeded files; for a sandbox that is not running
+    #[arg(long)]
+    pub whole: bool,
+    #[command(flatten)]
+    pub format: FormatFlag,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TrashCommand {
+    /// Show what is in the trash
+    List(FormatFlag),
+    /// Put something back where it was; never overwrites
+    Restore {
+        /// Its id, as shown by list
+        id: String,
+        /// If something stands there by now, let the two change places
+        #[arg(long)]
+        swap: bool,
+        #[command(flatten)]
+        format: FormatFlag,
+    },
+    /// Delete for good: the things named, or everything
+    Empty {
+        /// Ids, as shown by list
+        #[arg(required_unless_present = "all")]
+        ids: Vec<String>,
+        /// Everything in the trash
+        #[arg(long, conflicts_with = "ids")]
+        all: bool,
+        #[command(flatten)]
+        format: FormatFlag,
+    },
 }
 
 /// Whom a question is about.
@@ -113,6 +179,9 @@ pub(crate) struct TargetArgs {
     /// Use this backend instead of the configured one: native or docker
     #[arg(long, value_name = "NAME")]
     pub backend: Option<String>,
+    /// Make a sandbox for this call only, and remove it afterwards
+    #[arg(long)]
+    pub fresh: bool,
 }
 
 #[derive(Debug, Args)]
@@ -137,6 +206,8 @@ pub(crate) struct ExecArgs {
     /// Print the result as JSON: code, output, usage
     #[arg(long, conflicts_with = "tty")]
     pub json: bool,
+    #[command(flatten)]
+    pub background: lifecycle::BackgroundFlag,
     /// The program and its arguments
     #[arg(
         required = true,
@@ -274,13 +345,20 @@ impl ParentsFlag {
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pub target: TargetArgs,
+    /// Look at the database of sandboxes and records; a corrupt one is kept under a new name, and a
+    /// new one is made from what runs
+    #[arg(long)]
+    pub repair: bool,
+    /// Repair without asking
+    #[arg(long, requires = "repair")]
+    pub yes: bool,
     #[command(flatten)]
     pub format: FormatFlag,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// Only these jobs: create, exec, files, pens, workspace
+    /// Only these jobs: create, exec, files, docker, pens, workspace
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub only: Vec<String>,
     /// How often each quick job is measured
@@ -292,6 +370,9 @@ pub(crate) struct BenchArgs {
     /// How many files in the large workspace
     #[arg(long, value_name = "N", default_value_t = 300_000)]
     pub files: usize,
+    /// The image that containers are measured with
+    #[arg(long, value_name = "IMAGE", default_value = "openclaw-sandbox:bookworm-slim")]
+    pub image: String,
     #[command(flatten)]
     pub format: FormatFlag,
 }

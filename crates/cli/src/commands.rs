@@ -1,6 +1,7 @@
 //! One module per command: each asks, then renders.
 
 pub(crate) mod approvals;
+pub(crate) mod audit;
 pub(crate) mod bench;
 pub(crate) mod config;
 pub(crate) mod doctor;
@@ -9,15 +10,26 @@ pub(crate) mod explain;
 pub(crate) mod fs;
 pub(crate) mod live;
 pub(crate) mod manual;
+pub(crate) mod processes;
+pub(crate) mod repair;
+pub(crate) mod reseed;
+pub(crate) mod sandboxes;
+pub(crate) mod trash;
 pub(crate) mod why;
 pub(crate) mod why_command;
 
 use clawpen_engine::approvals_file::ChangeError;
+use clawpen_engine::audit::AuditError;
 use clawpen_engine::call::OpenError;
 use clawpen_engine::channel::CallError;
 use clawpen_engine::config_store::StoreError;
+use clawpen_engine::database::DatabaseError;
 use clawpen_engine::explain::QuestionError;
+use clawpen_engine::lifecycle::EnsureError;
+use clawpen_engine::registry::RegistryError;
 use clawpen_engine::transfer::TransferError;
+use clawpen_engine::workspaces::WorkspaceError;
+use clawpen_engine::workspaces::trash::TrashError;
 
 use clawpen_rules::approval::file::FileRefused;
 
@@ -36,6 +48,10 @@ pub(crate) enum CommandError {
     /// There is no sandbox.
     #[error(transparent)]
     Open(#[from] OpenError),
+    #[error(transparent)]
+    Ensure(#[from] EnsureError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
     /// The sandbox could not do it.
     #[error("cannot {what}")]
     Call {
@@ -45,10 +61,18 @@ pub(crate) enum CommandError {
     },
     #[error(transparent)]
     Transfer(#[from] TransferError),
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    #[error(transparent)]
+    Trash(#[from] TrashError),
     #[error("the approvals file cannot be used")]
     Approvals(#[from] FileRefused),
     #[error(transparent)]
     Change(#[from] ChangeError),
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     #[error("cannot print the result")]
     Print(#[from] std::io::Error),
     #[error("{what}")]

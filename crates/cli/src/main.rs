@@ -60,9 +60,24 @@ fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
         Command::Exec(args) => Ok(commands::exec::run(&args, output)),
         Command::Shell(args) => Ok(commands::exec::shell(&args, output)),
         Command::Fs(command) => commands::fs::run(command, output),
+        Command::Process(command) => commands::processes::run(command, output),
+        Command::Doctor(args) if args.repair => commands::repair::run(&args, output),
         Command::Doctor(args) => commands::doctor::run(&args, output),
+        Command::Audit(args) => commands::audit::run(&args, output),
         Command::Bench(args) => commands::bench::run(&args, output),
         Command::Sandbox(SandboxCommand::Explain(args)) => commands::explain::run(&args, output),
+        Command::Sandbox(SandboxCommand::List(args)) => commands::sandboxes::list(&args, output),
+        Command::Sandbox(SandboxCommand::Recreate(args)) => {
+            commands::sandboxes::recreate(&args, output)
+        }
+        Command::Sandbox(SandboxCommand::Remove(args)) => {
+            commands::sandboxes::remove(&args, output)
+        }
+        Command::Sandbox(SandboxCommand::Prune(format)) => {
+            commands::sandboxes::prune(format.format(), output)
+        }
+        Command::Sandbox(SandboxCommand::Reseed(args)) => commands::reseed::run(&args, output),
+        Command::Sandbox(SandboxCommand::Trash(command)) => commands::trash::run(&command, output),
         Command::Why(WhyCommand::Tool { name, subject, format }) => {
             commands::why::tool(&name, &subject, format.format(), output)
         }

@@ -29,6 +29,32 @@ impl Output {
         }
     }
 
+    /// Prints a part of a result that goes on; says whether anybody still reads.
+    pub(crate) fn stream(&self, text: &str) -> io::Result<Reader> {
+        let mut stdout = self.stdout.lock();
+        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            Ok(()) => Ok(Reader::There),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Asks a person; whatever is not a clear yes is no, and so is nobody.
+    pub(crate) fn confirm(&self, question: &str) -> io::Result<Answer> {
+        if !io::stdin().is_terminal() {
+            return Ok(Answer::Nobody);
+        }
+        {
+            let mut stderr = self.stderr.lock();
+            write!(stderr, "{question} [y/N] ")?;
+            stderr.flush()?;
+        }
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        let yes = ["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str());
+        Ok(if yes { Answer::Yes } else { Answer::No })
+    }
+
     /// Prints a result of several lines.
     pub(crate) fn lines(&self, lines: &[String]) -> io::Result<()> {
         self.text(&(lines.join("\n") + "\n"))
@@ -67,6 +93,22 @@ impl Output {
     pub(crate) fn dim(&self, text: &str) -> String {
         if self.colour { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
     }
+}
+
+/// Whether somebody still reads what we print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    There,
+    Gone,
+}
+
+/// What a person said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Yes,
+    No,
+    /// There is no terminal to ask at.
+    Nobody,
 }
 
 /// Makes text from outside safe to show: no control characters, nothing that changes direction or

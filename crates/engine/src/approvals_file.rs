@@ -198,6 +198,12 @@ fn read_text(path: &Path) -> Result<Option<String>, String> {
     if !facts.is_file() {
         return Err("it is no regular file".to_owned());
     }
+    let directory = path.parent().map(fs::metadata);
+    if directory.is_some_and(|facts| facts.is_ok_and(|facts| anybody_may_replace(&facts))) {
+        return Err(
+            "anybody may put another file into its directory; run `chmod o-w` on that".to_owned()
+        );
+    }
     if facts.mode() & OTHERS_MAY_WRITE != 0 {
         return Err("others may write it; run `chmod 600` on it after checking it".to_owned());
     }
@@ -217,6 +223,13 @@ fn read_text(path: &Path) -> Result<Option<String>, String> {
         format!("its text is not valid UTF-8 (byte {})", error.utf8_error().valid_up_to())
     });
     text.map(Some)
+}
+
+/// Says whether everybody may replace files of others in a directory.
+fn anybody_may_replace(directory: &fs::Metadata) -> bool {
+    const ANYBODY_MAY_WRITE: u32 = 0o002;
+    const ONLY_OWN_FILES: u32 = 0o1000;
+    directory.mode() & (ANYBODY_MAY_WRITE | ONLY_OWN_FILES) == ANYBODY_MAY_WRITE
 }
 
 /// Takes the lock beside the file. It goes with the handle, also when the process dies.

@@ -6,9 +6,11 @@
 pub mod docker;
 pub mod native;
 
-use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
+use std::error::Error;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clawpen_rules::backend::Backend;
 use clawpen_rules::container::ContainerSpec;
@@ -17,7 +19,9 @@ use clawpen_rules::native::NativePen;
 use clawpen_wire::pen::Lifetime;
 
 use self::docker::{DockerBackend, DockerFailure};
-use crate::channel::{CallError, Channel};
+use self::native::{FindError, Found};
+use crate::channel::{CallError, Channel, ConnectError};
+use crate::registry::Identity;
 use crate::supervisor_image::{self, Maker};
 
 /// What to make, decided.
@@ -39,14 +43,23 @@ pub struct NativePlan {
 pub struct Place<'a> {
     pub name: &'a str,
     pub state_dir: &'a str,
+    /// Kept beside a sandbox that stays, so that it can tell who it is if the registry is lost.
+    pub about: &'a str,
 }
 
-/// Connections to container engines, made when first needed.
+/// Writes a sandbox down as soon as there is something of it that must not be lost. Its failure ends
+/// the sandbox.
+pub type Witness<'a> = &'a mut dyn FnMut(&Identity) -> Result<(), WitnessError>;
+
+/// Why a sandbox could not be written down.
+pub type WitnessError = Box<dyn Error + Send + Sync>;
+
+/// Connections to container engines, made when first needed. One that failed is tried again.
 #[derive(Debug, Default)]
 pub struct Engines {
-    docker: OnceCell<DockerBackend>,
+    docker: Mutex<HashMap<PathBuf, Arc<DockerBackend>>>,
     /// Pen makers that wait for an order.
-    ready: RefCell<Vec<Maker>>,
+    ready: Mutex<Vec<Maker>>,
 }
 
 /// There is no sandbox.
@@ -66,26 +79,31 @@ pub enum Sandbox {
 }
 
 impl Engines {
-    fn docker(&self, state_dir: &str) -> Result<&DockerBackend, DockerFailure> {
-        if let Some(known) = self.docker.get() {
-            return Ok(known);
-        }
-        let socket = docker::locate(|name| std::env::var(name).ok())?;
-        let home = Path::new(state_dir).join("clawpen/docker");
-        let made = DockerBackend::connect(&socket, &home, supervisor_image::IMAGE)?;
-        Ok(self.docker.get_or_init(|| made))
+    /// The engine that the environment names.
+    pub fn docker(&self, state_dir: &str) -> Result<Arc<DockerBackend>, DockerFailure> {
+        self.docker_at(&docker::locate(|name| std::env::var(name).ok())?, state_dir)
     }
 
-    /// Starts a pen maker ahead of its order, unless one waits already. Where it cannot be started the
-    /// order will say why.
-    pub fn expect_native(&self) {
-        self.keep_ready(1);
+    /// The engine that a container was written down with.
+    pub fn docker_at(
+        &self,
+        socket: &Path,
+        state_dir: &str,
+    ) -> Result<Arc<DockerBackend>, DockerFailure> {
+        let mut known = self.docker.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(socket) {
+            return Ok(Arc::clone(known));
+        }
+        let home = docker_home(state_dir);
+        let made = Arc::new(DockerBackend::connect(socket, &home, supervisor_image::IMAGE)?);
+        known.insert(socket.to_owned(), Arc::clone(&made));
+        Ok(made)
     }
 
     /// Sees to it that `count` pen makers wait. For doors that live long; a maker that is never used costs
     /// its memory, and ends with this value.
     pub fn keep_ready(&self, count: usize) {
-        let mut ready = self.ready.borrow_mut();
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
         while ready.len() < count {
             let Ok(maker) = Maker::start() else { return };
             ready.push(maker);
@@ -98,25 +116,95 @@ impl Engines {
         plan: &Plan,
         place: Place<'_>,
         lifetime: Lifetime,
+        witness: Witness<'_>,
     ) -> Result<Sandbox, StartError> {
         match plan {
             Plan::Native(plan) => {
-                let ahead = self.ready.borrow_mut().pop();
-                let request = native::Request {
-                    pen: &plan.pen,
-                    name: place.name,
-                    state_dir: place.state_dir,
-                    lifetime,
-                    require: &plan.require,
-                };
-                Ok(Sandbox::Native(Box::new(native::Pen::start(&request, ahead)?)))
+                let ahead = self.ready.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                let request = plan.request(place, lifetime);
+                Ok(Sandbox::Native(Box::new(native::Pen::start(&request, ahead, witness)?)))
             }
             Plan::Docker(spec) => {
                 let start = |cause| docker::StartError { name: place.name.to_owned(), cause };
                 let engine = self.docker(place.state_dir).map_err(start)?;
-                let pen = docker::Pen::start(engine, spec, lifetime)?;
+                let order = docker::Order { spec, name: place.name, lifetime, about: place.about };
+                let pen = docker::Pen::make(&engine, &order, witness)?;
                 Ok(Sandbox::Docker(Box::new(pen)))
             }
+        }
+    }
+
+    /// Connects to a sandbox that was written down. The value leaves it running.
+    pub fn find(&self, identity: &Identity, state_dir: &str) -> Result<Found<Sandbox>, ReachError> {
+        match identity {
+            Identity::Native(identity) => match native::Pen::find(identity)? {
+                Found::There(pen) => Ok(Found::There(Sandbox::Native(Box::new(pen)))),
+                Found::Gone => Ok(Found::Gone),
+            },
+            Identity::Docker(identity) => {
+                // The kernel's word is enough if it was met before; else the engine is asked.
+                let mut found = docker::Pen::find(&docker_home(state_dir), identity)?;
+                if found.is_none() {
+                    let engine = self.docker_at(identity.endpoint.as_ref(), state_dir)?;
+                    found = docker::Pen::find_at(&engine, &identity.container_id)?;
+                }
+                Ok(found.map_or(Found::Gone, |pen| Found::There(Sandbox::Docker(Box::new(pen)))))
+            }
+        }
+    }
+
+    /// Ends a sandbox that was written down, and waits until nothing of it is left. One that is gone
+    /// already is no error.
+    pub fn end(&self, identity: &Identity, state_dir: &str) -> Result<(), RemoveError> {
+        match identity {
+            Identity::Native(identity) => native::Pen::end(identity).map_err(RemoveError::Native),
+            Identity::Docker(identity) => {
+                let engine = self.docker_at(identity.endpoint.as_ref(), state_dir);
+                let engine = engine.map_err(RemoveError::Docker)?;
+                engine.remove(&identity.container_id).map_err(RemoveError::Docker)
+            }
+        }
+    }
+}
+
+impl NativePlan {
+    /// What to make a pen from.
+    pub fn request<'a>(&'a self, place: Place<'a>, lifetime: Lifetime) -> native::Request<'a> {
+        native::Request {
+            pen: &self.pen,
+            name: place.name,
+            state_dir: place.state_dir,
+            about: place.about,
+            lifetime,
+            require: &self.require,
+        }
+    }
+}
+
+/// Where the Docker backend keeps its things.
+pub(crate) fn docker_home(state_dir: &str) -> PathBuf {
+    Path::new(state_dir).join("clawpen/docker")
+}
+
+/// A sandbox that may be there cannot be reached.
+#[derive(Debug, thiserror::Error)]
+pub enum ReachError {
+    #[error(transparent)]
+    Native(#[from] FindError),
+    #[error(transparent)]
+    Docker(#[from] DockerFailure),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+}
+
+impl ReachError {
+    /// Whether the supervisor is there and speaks a protocol that we no longer do.
+    pub const fn is_other_protocol(&self) -> bool {
+        match self {
+            Self::Native(FindError::Connect(error))
+            | Self::Docker(DockerFailure::Connect(error))
+            | Self::Connect(error) => error.is_other_protocol(),
+            Self::Native(_) | Self::Docker(_) => false,
         }
     }
 }
@@ -130,7 +218,8 @@ impl Sandbox {
         }
     }
 
-    /// What was asked and what was found, before the first command.
+    /// What was asked and what was found, before the first command; nothing for a sandbox that was
+    /// found again.
     pub fn facts(&self) -> &[Line] {
         match self {
             Self::Native(pen) => pen.facts(),
@@ -153,7 +242,7 @@ impl Sandbox {
         }
     }
 
-    /// Ends it and waits until nothing of it is left.
+    /// Ends a sandbox that was made by this process, and waits until nothing of it is left.
     pub fn remove(self) -> Result<(), RemoveError> {
         match self {
             Self::Native(pen) => pen.remove().map_err(RemoveError::Native),

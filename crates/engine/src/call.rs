@@ -1,34 +1,49 @@
-//! From a session to a sandbox that is proven, as a straight line.
+//! From a session to a result, as a straight line.
 //!
 //! ```text
-//! config ─► explain ─► backend ─► keys enforced? ─► spec ─► workspace on disk ─► make ─► observe ─► Sandbox
-//!             └──────────────── any refusal stops here, by name ────────────┘
+//! prepare ─► ensure ─► lease ─► job on the channel ─► audit ─► release ─► now and then: prune
+//!    └ config ─► explain ─► backend ─► keys enforced? ─► spec; any refusal stops here, by name
 //! ```
 //!
 //! Every verdict comes from `rules`; this looks facts up, makes directories and calls the backend.
 //! Nothing falls back: a session that was to get a sandbox gets it or an error. What runs in the
-//! sandbox goes through [`Sandbox::channel`].
+//! sandbox goes through its channel.
 
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, chown};
-use std::path::{Path, PathBuf};
+mod record;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use clawpen_rules::backend::Backend;
-use clawpen_rules::config::sandbox::DockerConfig;
+use clawpen_rules::config::own::OwnSettings;
+use clawpen_rules::config::sandbox::{DockerConfig, Scope};
 use clawpen_rules::config::setting::{Layer, Origin, Setting};
 use clawpen_rules::container::ContainerRefused;
 use clawpen_rules::enforcement::{self, Unenforced};
 use clawpen_rules::environment::{Filter, Filtered};
 use clawpen_rules::explain::Explanation;
-use clawpen_rules::native::{self as native_rules, KeyRefused, Offer};
+use clawpen_rules::native::{self as native_rules, KeyRefused, Offer, Root};
+use clawpen_rules::reuse::{self, Recreate, RecreateTarget, SandboxKind};
+use clawpen_rules::session::key::SessionKey;
 use clawpen_wire::pen::Lifetime;
 
+use crate::audit::Ending;
 use crate::backend::native::Requirement;
-use crate::backend::{self, Engines, Plan, Sandbox};
+use crate::backend::{self, Plan, Sandbox};
+use crate::clock::{Clock, SystemClock};
 use crate::config_store::Store;
+use crate::database::DatabaseError;
 use crate::explain::{self, Question, QuestionError};
+use crate::faults;
+use crate::lifecycle::current::{self, Currents};
+use crate::lifecycle::{Caller, EnsureError, Held, How, Throttle, Wanted};
 use crate::machine;
+use crate::random;
+use crate::registry::{Identity, Kind, NewRow, Row};
+use crate::workspaces::{self, Ready, Released, WorkspaceError, Workspaces};
+use crate::yard::Yard;
+
+pub use record::{About, Counted, Tally, refusal as record_refusal};
 
 /// Whose sandbox, and on which backend if not the configured one.
 #[derive(Debug, Clone, Copy, Default)]
@@ -38,6 +53,15 @@ pub struct Target<'a> {
     pub backend: Option<&'a str>,
 }
 
+/// How long the sandbox of a call lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeping {
+    /// It is the scope's: found again, or made for all that come later.
+    Scope,
+    /// One of its own, gone with the call.
+    Fresh,
+}
+
 /// A sandbox that may be made: everything is decided, nothing is done yet.
 #[derive(Debug)]
 pub struct Prepared {
@@ -45,6 +69,11 @@ pub struct Prepared {
     pub plan: Plan,
     /// What may enter with a single command.
     pub filter: Filter,
+    pub own: OwnSettings,
+    /// What it sees of the host's directories.
+    pub workspace: workspaces::Wanted,
+    /// The scope's own, or one that says on which other backend it was asked for.
+    name: String,
     state_dir: String,
 }
 
@@ -55,21 +84,61 @@ pub enum OpenError {
     Question(#[from] QuestionError),
     #[error("the sandbox is refused: {}", .0.join("; "))]
     Refused(Vec<String>),
-    #[error("cannot make the workspace `{}`", .path.display())]
-    Workspace {
-        path: PathBuf,
-        #[source]
-        cause: io::Error,
-    },
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
     #[error(transparent)]
     Start(#[from] backend::StartError),
+    #[error(transparent)]
+    Ensure(#[from] EnsureError),
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    /// What is not recorded is not done.
+    #[error("the call cannot be recorded")]
+    Audit(#[from] crate::audit::AuditError),
+}
+
+/// A sandbox for one call, or a share in the scope's.
+#[derive(Debug)]
+pub enum Open<'a> {
+    Held(Box<Held<'a>>),
+    Fresh(Sandbox),
+}
+
+impl Open<'_> {
+    pub fn sandbox(&mut self) -> &mut Sandbox {
+        match self {
+            Self::Held(held) => &mut held.sandbox,
+            Self::Fresh(sandbox) => sandbox,
+        }
+    }
+
+    /// What the registry knows it by; nothing for one that goes with the call.
+    pub fn identity(&self) -> Option<&Identity> {
+        match self {
+            Self::Held(held) => Some(&held.identity),
+            Self::Fresh(_) => None,
+        }
+    }
+}
+
+/// What a call came to.
+#[derive(Debug)]
+pub struct Done<T> {
+    pub value: T,
+    pub backend: Backend,
+    /// How the sandbox came to be; `None` for one of the call's own.
+    pub how: Option<How>,
+    /// The call's id, in leases and audit records.
+    pub id: String,
+    /// What did not work and did not matter to the call.
+    pub notes: Vec<String>,
 }
 
 /// Decides on the sandbox of a session.
 pub fn prepare(store: &Store, target: &Target<'_>) -> Result<Prepared, OpenError> {
     let question = Question { agent: target.agent, session: target.session, channels: &[] };
     let mut explanation = explain::explain(store, &question)?;
-    choose_backend(&mut explanation, store, target);
+    let configured = choose_backend(&mut explanation, store, target);
     let config = &store.loaded.config;
     let agent = explanation.session.agent().clone();
     let backend = enforcement::decide(config, &agent, &explanation.sandbox);
@@ -97,20 +166,39 @@ pub fn prepare(store: &Store, target: &Target<'_>) -> Result<Prepared, OpenError
             )]));
         }
     };
-    let filter = Filter::except_credentials().with_opt_in(own.env_allow.value);
-    Ok(Prepared { explanation, plan, filter, state_dir: store.locations.state_dir.clone() })
+    let filter = Filter::except_credentials().with_opt_in(own.env_allow.value.clone());
+    let name = explanation.runtime.name.as_str();
+    let name = match configured {
+        // The scope's own sandbox is another one, and neither replaces the other.
+        Some(configured) if Backend::parse(&configured) != Some(backend) => {
+            format!("{name}-{}", backend.as_str())
+        }
+        Some(_) | None => name.to_owned(),
+    };
+    let state_dir = store.locations.state_dir.clone();
+    let workspace = workspaces::Wanted::of(&explanation, store);
+    Ok(Prepared { explanation, plan, filter, own, workspace, name, state_dir })
 }
 
 /// The caller's choice, else the config's; without any config, native: it needs nothing installed.
-fn choose_backend(explanation: &mut Explanation, store: &Store, target: &Target<'_>) {
+/// Gives what would have been chosen without the caller's choice.
+fn choose_backend(
+    explanation: &mut Explanation,
+    store: &Store,
+    target: &Target<'_>,
+) -> Option<String> {
     let configured = &explanation.sandbox.backend;
     let is_built_in = configured.origin.layer == Layer::BuiltIn;
-    let chosen = match target.backend {
-        Some(name) => name,
-        None if is_built_in && store.loaded.config.files().is_empty() => Backend::Native.as_str(),
-        None => return,
+    let usual = if is_built_in && store.loaded.config.files().is_empty() {
+        Backend::Native.as_str().to_owned()
+    } else {
+        configured.value.clone()
     };
-    explanation.sandbox.backend = Setting::new(chosen.to_owned(), Origin::derived("--backend"));
+    let chosen = target.backend.unwrap_or(&usual);
+    if chosen != configured.value {
+        explanation.sandbox.backend = Setting::new(chosen.to_owned(), Origin::derived("--backend"));
+    }
+    target.backend.map(|_| usual)
 }
 
 fn needs_cgroup(docker: &DockerConfig) -> bool {
@@ -134,13 +222,185 @@ fn requirements(setting: Option<&Setting<Vec<String>>>) -> Result<Vec<Requiremen
     setting.value.iter().map(parse).collect()
 }
 
+/// Runs one call in a sandbox and records it.
+///
+/// The sandbox is found or made; while `job` runs nobody removes it. Whatever `job` gives is given
+/// back, with the record written before the sandbox may be removed again.
+pub fn run<T>(
+    yard: &Yard,
+    prepared: &Prepared,
+    about: &About<'_>,
+    job: impl FnOnce(&mut Open<'_>, &mut Tally) -> T,
+) -> Result<Done<T>, OpenError> {
+    let id = random::uuid();
+    let start = Instant::now();
+    let mut open = match prepared.open(yard, about.keeping, &id) {
+        Ok(open) => open,
+        Err(error) => {
+            record::not_run(yard, prepared, about, &id, &error)?;
+            return Err(error);
+        }
+    };
+    let backend = open.sandbox().backend();
+    let how = match &open {
+        Open::Held(held) => Some(held.how.clone()),
+        Open::Fresh(_) => None,
+    };
+    let mut tally = Tally::default();
+    let value = job(&mut open, &mut tally);
+    faults::reached("call.ran");
+    record::ran(yard, prepared, about, &id, (start.elapsed(), tally))?;
+    let mut notes = Vec::new();
+    match open {
+        Open::Held(held) => drop(held),
+        Open::Fresh(sandbox) => {
+            if let Err(error) = sandbox.remove() {
+                notes.push(error.to_string());
+            }
+        }
+    }
+    Ok(Done { value, backend, how, id, notes })
+}
+
+/// Removes what is due, if nobody has for a while; also what killed processes left. Never fails a
+/// call: what did not work is told.
+pub fn tidy_now_and_then(yard: &Yard, store: &Store) -> Vec<String> {
+    let lifecycle = yard.lifecycle();
+    match lifecycle.throttle() {
+        Throttle::TooSoon => return Vec::new(),
+        Throttle::Due => {}
+    }
+    let currents = Currents::new(store);
+    let mut notes = Vec::new();
+    match lifecycle.recover() {
+        Ok(recovered) => notes.extend(recovered.problems),
+        Err(error) => notes.push(error.to_string()),
+    }
+    match lifecycle.prune(|row| currents.limits(row)) {
+        Ok(pruned) => {
+            for (row, _) in &pruned.removed {
+                notes.extend(release_workspace(yard, &currents, row).err());
+            }
+            notes.extend(pruned.failed.into_iter().map(|(_, problem)| problem));
+        }
+        Err(error) => notes.push(error.to_string()),
+    }
+    notes.extend(sweep_workspaces(yard, store).err());
+    notes
+}
+
+/// To be called when a sandbox was removed: what becomes of its workspace is its owner's setting.
+/// Gives a note if that did not work; the workspace is still there then.
+pub fn release_workspace(yard: &Yard, currents: &Currents<'_>, row: &Row) -> Result<(), String> {
+    // An agent's own directory is never ours to move, and what it is not now it may have been.
+    let Some(directory) = currents.private_directory(row) else { return Ok(()) };
+    let agent = row.agent.as_ref().map_or("", |agent| agent.as_str());
+    let released = Released { directory: &directory, scope_key: row.scope.as_str(), agent };
+    let policy = currents.own(row).workspaces;
+    let workspaces = Workspaces::new(&yard.state_dir);
+    workspaces
+        .release(&released, &policy, yard.clock().now().wall)
+        .map(drop)
+        .map_err(|error| error.to_string())
+}
+
+/// Moves workspaces aside that nobody has used for long, and empties the trash of what is due.
+fn sweep_workspaces(yard: &Yard, store: &Store) -> Result<(), String> {
+    let rows = yard.database.registry().list().map_err(|error| error.to_string())?;
+    let is_in_use =
+        |directory: &Path| rows.iter().any(|row| Path::new(&row.workspace_dir) == directory);
+    Workspaces::new(&yard.state_dir)
+        .sweep(&store.loaded.own, &is_in_use, yard.clock().now().wall)
+        .map(drop)
+        .map_err(|error| error.to_string())
+}
+
 impl Prepared {
-    /// Makes the sandbox and proves it.
-    pub fn open(&self, engines: &Engines, lifetime: Lifetime) -> Result<Sandbox, OpenError> {
-        self.ensure_workspace()?;
-        let name = self.explanation.runtime.name.as_str();
-        let place = backend::Place { name, state_dir: &self.state_dir };
-        Ok(engines.start(&self.plan, place, lifetime)?)
+    /// Opens the scope's sandbox, or one for this call. Nothing is recorded.
+    pub fn open<'a>(
+        &self,
+        yard: &'a Yard,
+        keeping: Keeping,
+        call: &str,
+    ) -> Result<Open<'a>, OpenError> {
+        // Before it is found again as well: what was copied in is kept in step.
+        self.ready_workspace(yard.clock())?;
+        match keeping {
+            Keeping::Scope => {
+                let session = self.explanation.session.key().map(SessionKey::as_str);
+                let caller = Caller { call, session };
+                let held = yard.lifecycle().ensure(&self.wanted(), &caller)?;
+                Ok(Open::Held(Box::new(held)))
+            }
+            Keeping::Fresh => Ok(Open::Fresh(self.start_fresh(&yard.engines)?)),
+        }
+    }
+
+    /// Makes a sandbox that goes with its value and is written down nowhere.
+    pub fn make(&self, engines: &backend::Engines) -> Result<Sandbox, OpenError> {
+        self.ready_workspace(&SystemClock)?;
+        self.start_fresh(engines)
+    }
+
+    /// Makes the directories that are mounted, and what is to be in them.
+    pub fn ready_workspace(&self, clock: &dyn Clock) -> Result<Ready, WorkspaceError> {
+        Workspaces::new(&self.state_dir).prepare(&self.workspace, clock.now().wall)
+    }
+
+    fn start_fresh(&self, engines: &backend::Engines) -> Result<Sandbox, OpenError> {
+        let name = match &self.plan {
+            Plan::Native(_) => self.name.clone(),
+            // An engine has room for one of a name.
+            Plan::Docker(_) => format!("{}-{}", self.name, random::short_id()),
+        };
+        let place = backend::Place { name: &name, state_dir: &self.state_dir, about: "" };
+        Ok(engines.start(&self.plan, place, Lifetime::UntilDisconnect, &mut |_| Ok(()))?)
+    }
+
+    /// What the sandbox is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where the backend looks for this sandbox.
+    pub fn place(&self) -> backend::Place<'_> {
+        backend::Place { name: &self.name, state_dir: &self.state_dir, about: "" }
+    }
+
+    /// The sandbox that is to be there.
+    pub fn wanted(&self) -> Wanted<'_> {
+        let Explanation { session, sandbox, runtime, .. } = &self.explanation;
+        let backend = self.plan.backend();
+        let fingerprint =
+            runtime.fingerprint.clone().with_own(&current::own_settings(&self.own, backend));
+        let agent = match sandbox.scope.value {
+            Scope::Shared => None,
+            Scope::Session | Scope::Agent => Some(session.agent().clone()),
+        };
+        let target = match sandbox.scope.value {
+            Scope::Session => RecreateTarget::Session(runtime.scope_key.as_str().to_owned()),
+            Scope::Agent => RecreateTarget::Agent(session.agent().clone()),
+            Scope::Shared => RecreateTarget::All,
+        };
+        Wanted {
+            row: NewRow {
+                name: self.name.clone(),
+                kind: Kind::Sandbox,
+                backend,
+                scope: runtime.scope_key.clone(),
+                session: session.key().map(|key| key.as_str().to_owned()),
+                agent,
+                image: self.plan.image(),
+                fingerprint: fingerprint.to_string(),
+                workspace_dir: runtime.layout.mounted().to_owned(),
+            },
+            plan: &self.plan,
+            rules: reuse::Wanted {
+                name: self.name.clone(),
+                fingerprint,
+                recreate: Recreate { kind: SandboxKind::Shell, target },
+            },
+        }
     }
 
     /// Judges variables that come with one command.
@@ -155,34 +415,36 @@ impl Prepared {
     pub fn workdir(&self) -> &str {
         self.explanation.runtime.layout.workdir()
     }
+}
 
-    /// Makes the directories that are mounted: private, and the container's user's if that is
-    /// another one.
-    fn ensure_workspace(&self) -> Result<(), OpenError> {
-        for mount in self.explanation.runtime.layout.mounts() {
-            let path = Path::new(&mount.source);
-            let failed = |cause| OpenError::Workspace { path: path.to_owned(), cause };
-            match fs::metadata(path) {
-                Ok(found) if found.is_dir() => continue,
-                Ok(_) => return Err(failed(io::ErrorKind::NotADirectory.into())),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(failed(error)),
-            }
-            DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
-            if let Some((uid, gid)) = self.foreign_user() {
-                chown(path, Some(uid), Some(gid)).map_err(failed)?;
-            }
+impl Plan {
+    pub const fn backend(&self) -> Backend {
+        match self {
+            Self::Native(_) => Backend::Native,
+            Self::Docker(_) => Backend::Docker,
         }
-        Ok(())
     }
 
-    /// The user of a container whose ids are the host's own. A native pen maps ids, so there the
-    /// directory belongs to whoever makes it.
-    fn foreign_user(&self) -> Option<(u32, u32)> {
-        let Plan::Docker(spec) = &self.plan else { return None };
-        let (uid, gid) = spec.user()?.split_once(':')?;
-        let (uid, gid) = (uid.parse().ok()?, gid.parse().ok()?);
-        let own = fs::metadata("/proc/self").ok()?;
-        (own.uid() == 0 && uid != 0).then_some((uid, gid))
+    /// The image or the directory of the root; blank for the host's own programs.
+    fn image(&self) -> String {
+        match self {
+            Self::Native(plan) => match plan.pen.root() {
+                Root::HostView => String::new(),
+                Root::Directory(path) => path.clone(),
+            },
+            Self::Docker(spec) => spec.image().to_owned(),
+        }
     }
 }
+
+/// How a command's end is recorded.
+pub fn ending(exited: &clawpen_wire::supervisor::Exited) -> Ending {
+    use clawpen_wire::supervisor::End;
+    match (exited.timed_out, exited.end) {
+        (true, _) => Ending::TimedOut,
+        (false, End::Code(code)) => Ending::Exit(code),
+        (false, End::Signal(signal)) => Ending::Signal(signal),
+    }
+}
+
+type Elapsed = (Duration, Tally);

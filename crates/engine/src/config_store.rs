@@ -47,12 +47,25 @@ pub struct LoadFailure {
 
 /// Only the places, without reading any config.
 pub fn locations() -> Result<Locations, StoreError> {
-    find().map(|(locations, _, _)| locations)
+    find(process_environment()).map(|(locations, _, _)| locations)
 }
 
 /// Loads the config that this process' environment points to.
 pub fn open() -> Result<Store, StoreError> {
-    let (locations, mut environment, current_dir) = find()?;
+    load_from(find(process_environment())?)
+}
+
+/// Loads the config of one state directory, whatever this process' environment says. For whoever
+/// embeds the engine.
+pub fn open_in(state_dir: &str) -> Result<Store, StoreError> {
+    let variables = [("HOME", state_dir), ("OPENCLAW_STATE_DIR", state_dir)];
+    let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    load_from(find(Environment::of_process(variables))?)
+}
+
+fn load_from(
+    (locations, mut environment, current_dir): (Locations, Environment, String),
+) -> Result<Store, StoreError> {
     let files = Files(RealFiles);
     let mut warnings = load::read_variables(&mut environment, &locations, &current_dir, &files);
     match load::load(&locations, &mut environment, &files) {
@@ -86,16 +99,19 @@ impl Store {
     }
 }
 
-fn find() -> Result<(Locations, Environment, String), StoreError> {
+fn process_environment() -> Environment {
+    // Variables that are no UTF-8 cannot be meant by a config that is.
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    Environment::of_process(variables)
+}
+
+fn find(environment: Environment) -> Result<(Locations, Environment, String), StoreError> {
     let current_dir = std::env::current_dir().map_err(StoreError::CurrentDir)?;
     let current_dir = current_dir.into_os_string().into_string();
     // The path cannot be shown in words, which is all there is to say about it.
     let current_dir = current_dir.map_err(|_path| StoreError::CurrentDirNotText)?;
     let os_home = os_home();
-    // Variables that are no UTF-8 cannot be meant by a config that is.
-    let variables = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let environment = Environment::of_process(variables);
     let fallbacks = Fallbacks { os_home: os_home.as_deref(), current_dir: &current_dir };
     let locations =
         locate::locate(&environment, &RealFiles, fallbacks).map_err(StoreError::Locate)?;

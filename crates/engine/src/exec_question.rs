@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use clawpen_rules::approval::file::{AgentKey, ApprovalsFile, Entry, FilePolicy, FileRefused};
+use clawpen_rules::approval::in_sandbox::{self, InSandbox};
 use clawpen_rules::approval::run_form::{self, Frozen, NotFrozen};
 use clawpen_rules::approval::settings::ExecSettings;
 use clawpen_rules::approval::{self, Decision, Findings, change, environment};
@@ -50,8 +51,8 @@ pub struct CommandAnswer {
 pub enum Outcome {
     /// The tool itself is closed.
     ToolClosed { reason: String, changes: Vec<String> },
-    /// It runs in the session's sandbox, where nobody is asked.
-    Sandbox(SandboxExec),
+    /// It goes to the session's sandbox, and this is whether somebody is asked first.
+    Sandbox { exec: SandboxExec, asks: InSandbox },
     /// No host takes it.
     Refused { refusal: ExecRefusal, change: String },
     /// It would go to the gateway's machine.
@@ -86,7 +87,10 @@ pub fn ask(store: &Store, question: &CommandQuestion<'_>) -> Result<CommandAnswe
     let approvals = ApprovalsStore::of_home(&store.locations.home).read().map(|seen| seen.file);
     let policy = approvals.as_ref().map(|file| file.policy(&key));
     let outcome = match host(store, &explanation, policy.as_ref().map_err(|refused| *refused)) {
-        ExecDecision::Sandbox(exec) => Outcome::Sandbox(exec),
+        ExecDecision::Sandbox(exec) => {
+            let asks = in_sandbox::decide(&exec, &store.loaded.own.resolve(&agent).ask_in_sandbox);
+            Outcome::Sandbox { exec, asks }
+        }
         ExecDecision::Refused(refusal) => {
             let change = change::of_refusal(&refusal);
             Outcome::Refused { refusal, change }
@@ -133,7 +137,13 @@ fn tool_closed(explanation: &Explanation) -> Option<Outcome> {
 pub(crate) fn placement_notes(store: &Store, explanation: &Explanation) -> Vec<String> {
     let policy = ApprovalsFile::empty().policy(&AgentKey::of(explanation.session.agent()));
     match host(store, explanation, Ok(&policy)) {
-        ExecDecision::Sandbox(_) => Vec::new(),
+        ExecDecision::Sandbox(exec) => {
+            let own = store.loaded.own.resolve(explanation.session.agent());
+            match in_sandbox::decide(&exec, &own.ask_in_sandbox) {
+                asks @ InSandbox::Ask { .. } => vec![format!("exec: {asks}")],
+                InSandbox::Run { .. } => Vec::new(),
+            }
+        }
         ExecDecision::Gateway(exec) => exec.warnings().iter().map(ToString::to_string).collect(),
         ExecDecision::Refused(refusal) => vec![format!("exec is refused: {refusal}")],
     }
@@ -176,11 +186,12 @@ fn on_host(subject: &Subject<'_>, text: &str, cwd: &str, policy: HostExec) -> Ho
     let Subject { store, explanation, file, key } = subject;
     let home = store.locations.home.as_str();
     let settings = ExecSettings::resolve(&store.loaded.config, explanation.session.agent());
-    let environment = host_environment(&settings);
     let workspace =
         store.locations.agent_workspace(&store.loaded.config, explanation.session.agent());
     let places = [explanation.sandbox.workspace_root.value.clone(), workspace.value];
-    let programs = RealPrograms::new(writers(store, &places));
+    let writers = writers(store, &places);
+    let environment = host_environment(&settings, &writers);
+    let programs = RealPrograms::new(writers);
     let listed: Vec<(&Entry, _)> = file
         .allowlist(key)
         .filter_map(|entry| Some((entry, entry.to_trusted(Some(home))?)))
@@ -211,8 +222,9 @@ fn on_host(subject: &Subject<'_>, text: &str, cwd: &str, policy: HostExec) -> Ho
     }
 }
 
-/// The environment that a command would get: this process' own stands for the gateway's.
-fn host_environment(settings: &ExecSettings) -> BTreeMap<String, String> {
+/// The environment that a command would get: this process' own stands for the gateway's. Directories
+/// that agents write are no place to find programs in, for us or for what we start.
+fn host_environment(settings: &ExecSettings, writers: &Writers) -> BTreeMap<String, String> {
     let own = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let parts = environment::Parts {
@@ -222,7 +234,14 @@ fn host_environment(settings: &ExecSettings) -> BTreeMap<String, String> {
         path_prepend: &settings.path_prepend,
     };
     // Nothing is overridden, so nothing can be refused; without an environment no program is found.
-    environment::decide(&parts).unwrap_or_default()
+    let mut environment = environment::decide(&parts).unwrap_or_default();
+    if let Some(path) = environment.get_mut("PATH") {
+        let kept = path.split(':').filter(|directory| {
+            directory.starts_with('/') && !writers.is_agent_directory(directory)
+        });
+        *path = kept.collect::<Vec<_>>().join(":");
+    }
+    environment
 }
 
 /// Who could change programs: this user, and agents in their own directories.

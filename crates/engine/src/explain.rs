@@ -13,6 +13,8 @@ use clawpen_rules::ids::AgentId;
 use clawpen_rules::mounts::Access;
 use clawpen_rules::session::{self, AgentMismatch, ExplainFlags, Session};
 use clawpen_rules::tool_policy::{self, AllowReason, Layers, ToolPlacement, Verdict};
+use clawpen_rules::workspace::persistence::{self, Kept};
+use clawpen_rules::workspace::seeds::Standing;
 use clawpen_wire::explain as wire;
 
 use crate::config_store::Store;
@@ -20,6 +22,7 @@ use crate::exec_question;
 use crate::host_files::OneLook;
 use crate::known_places;
 use crate::session_store;
+use crate::workspaces::{Wanted, Workspaces, chain};
 
 /// Where the reference's documentation of all this is.
 const DOCS_URL: &str = "https://docs.openclaw.ai/sandbox";
@@ -79,7 +82,7 @@ fn facts(
 }
 
 /// The owner of a directory; of a missing one, whoever would make it: this process.
-fn owner(directory: &str) -> Option<Owner> {
+pub(crate) fn owner(directory: &str) -> Option<Owner> {
     let facts =
         std::fs::metadata(directory).or_else(|_missing| std::fs::metadata("/proc/self")).ok()?;
     Some(Owner { uid: facts.uid(), gid: facts.gid() })
@@ -247,6 +250,8 @@ fn own_findings(
     });
     let tools = tool_policy::decide_all(&explanation.layers)
         .map(|(tool, verdict)| (tool.name().to_string(), tool_verdict(&verdict)));
+    let workspace =
+        explanation.is_sandboxed().then(|| workspace(explanation, store, &mut warnings));
     wire::Clawpen {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         config_files: store.loaded.config.files().to_vec(),
@@ -254,6 +259,7 @@ fn own_findings(
         backend: explanation.sandbox.backend.value.clone(),
         placement: explanation.placement.to_string(),
         runtime: explanation.is_sandboxed().then(|| runtime(explanation)),
+        workspace,
         refusals: refusals(explanation, store),
         warnings,
         origins: origins.collect(),
@@ -282,6 +288,46 @@ fn runtime(explanation: &Explanation) -> wire::Runtime {
                 source: mount.source.as_str().to_owned(),
             })
             .collect(),
+    }
+}
+
+/// What is kept where. Looks at the files, and changes none.
+fn workspace(
+    explanation: &Explanation,
+    store: &Store,
+    warnings: &mut Vec<String>,
+) -> wire::Workspace {
+    let layout = &explanation.runtime.layout;
+    let wanted = Wanted::of(explanation, store);
+    let compared = Workspaces::new(&store.locations.state_dir).compare(&wanted);
+    let compared = compared.unwrap_or_else(|error| {
+        warnings.push(format!("the seeded files cannot be compared: {}", chain(&error)));
+        Vec::new()
+    });
+    let seeds = compared.iter().filter(|file| file.standing != Standing::Absent);
+    let seeds = seeds.map(|file| wire::Seed {
+        name: file.name.to_owned(),
+        standing: file.standing.as_str().to_owned(),
+        meaning: file.standing.to_string(),
+    });
+    let places = persistence::places(layout, explanation.sandbox.scope.value).into_iter();
+    let policy = store.loaded.own.resolve(explanation.session.agent()).workspaces;
+    wire::Workspace {
+        seeds: seeds.collect(),
+        change_to_originals: persistence::admins_change(layout),
+        persists: places
+            .map(|Kept { at, host, lasts }| wire::Persists {
+                at,
+                host,
+                lasts: lasts.as_str().to_owned(),
+                meaning: lasts.explained().to_owned(),
+            })
+            .collect(),
+        removed: wire::Removal {
+            removed: policy.removed.value.as_str().to_owned(),
+            after_days: policy.after_days.value,
+            trash_days: policy.trash_days.value,
+        },
     }
 }
 

@@ -4,22 +4,32 @@
 #![forbid(unsafe_code)]
 
 pub mod approvals_file;
+pub mod audit;
 pub mod backend;
 pub mod call;
 pub mod channel;
+pub mod clock;
 pub mod config_store;
+pub mod database;
 pub mod exec_question;
 pub mod explain;
 pub mod facts;
+pub mod faults;
+pub mod host_exec;
 pub mod host_files;
 mod known_places;
+pub mod lifecycle;
 pub mod machine;
 pub mod pen_view;
+mod process_identity;
 pub mod program_files;
 pub mod random;
+pub mod registry;
 pub mod seccomp;
 pub mod session_store;
 pub mod supervisor_image;
 pub mod terminal;
 pub mod tools;
 pub mod transfer;
+pub mod workspaces;
+pub mod yard;

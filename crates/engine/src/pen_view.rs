@@ -39,9 +39,17 @@ const SYSTEM: &[&str] = &["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 /// Private memory in every pen, whatever the config lists.
 const MEMORY: &[&str] = &["/tmp", "/var/tmp", "/run", "/dev/shm"];
-/// Open to everyone, and of the whole host: its memory, keys, timers, symbols; what the kernel does
-/// on a key. What only the host's root may read is shut anyway: no id of a pen is his.
+/// Open to everyone, and of the whole host: its memory, keys, timers, symbols, devices, file systems; what
+/// counts interrupts tells when somebody types. What only the host's root may read is shut anyway: no id of
+/// a pen is his.
 const MASKED: &[&str] = &[
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/interrupts",
+    "/proc/irq",
+    "/proc/scsi",
     "/proc/kcore",
     "/proc/keys",
     "/proc/key-users",
@@ -51,6 +59,8 @@ const MASKED: &[&str] = &[
     "/proc/latency_stats",
     "/proc/sysrq-trigger",
 ];
+/// Room of a private memory for each file that it may hold: files take memory even if they are empty.
+const BYTES_PER_FILE: u64 = 1024;
 /// Settings of the kernel, some of which belong to the pen's own network: to be read only.
 const READ_ONLY: &[&str] = &["/proc/sys"];
 /// The file system of one pen.
@@ -203,7 +213,7 @@ impl Builder {
             self.step(MountStep::Tmpfs {
                 target: path.into(),
                 size: *bytes,
-                inodes: 0,
+                inodes: bytes / BYTES_PER_FILE,
                 permissions: *mode,
                 flags: MountFlags { bits },
             });

@@ -18,8 +18,8 @@ const MAX_BYTES: u64 = 512 * 1024 * 1024;
 /// As many places as are looked at on the way to one file.
 const MAX_STEPS: usize = 64;
 /// Neither follow a link nor wait for a pipe.
-const O_NOFOLLOW: i32 = 0o400_000;
-const O_NONBLOCK: i32 = 0o4000;
+pub(crate) const O_NOFOLLOW: i32 = 0o400_000;
+pub(crate) const O_NONBLOCK: i32 = 0o4000;
 
 /// Who could change files here, besides the system's administrator.
 #[derive(Debug, Clone, Default)]
@@ -47,6 +47,15 @@ impl Writers {
             .filter_map(|line| line.strip_prefix("Groups:").or_else(|| line.strip_prefix("Gid:")));
         let groups = groups.flat_map(str::split_whitespace).filter_map(|id| id.parse().ok());
         Self { uid, groups: groups.collect(), agent_directories }
+    }
+
+    /// Says whether a directory is one that agents write by design, or lies in one.
+    pub fn is_agent_directory(&self, path: &str) -> bool {
+        let real = fs::canonicalize(path).unwrap_or_else(|_missing| Path::new(path).to_owned());
+        let inside = |directory: &String| {
+            Path::new(path).starts_with(directory) || real.starts_with(directory)
+        };
+        self.agent_directories.iter().any(inside)
     }
 
     /// Says whether an agent that runs as this process' user could write here. Root owns nearly
@@ -126,11 +135,12 @@ impl ProgramFiles for RealPrograms {
         if !facts.is_file() || facts.len() > MAX_BYTES {
             return None;
         }
-        digest(file)
+        digest(&file)
     }
 }
 
-fn digest(file: File) -> Option<ContentHash> {
+/// The hash of an open file's content.
+pub(crate) fn digest(file: &File) -> Option<ContentHash> {
     let mut hasher = Sha256::new();
     let mut reader = file.take(MAX_BYTES);
     let mut buffer = vec![0; 64 * 1024];

@@ -20,6 +20,11 @@ pub fn uuid() -> String {
     )
 }
 
+/// 16 hex digits. A name, like [`uuid`], where a short one is wanted.
+pub(crate) fn short_id() -> String {
+    format!("{:016x}", RandomState::new().hash_one(0_u64))
+}
+
 /// 24 bytes as base64url, as the reference makes them. This one is a secret: it comes from the kernel
 /// or not at all.
 pub(crate) fn token() -> io::Result<String> {

@@ -20,7 +20,7 @@ use clawpen_os::spawn::{Image, Plan, Session, SpawnError};
 use clawpen_wire::pen::PenSpec;
 use clawpen_wire::supervisor::codec::EncodeError;
 
-use crate::backend::native::faults;
+use crate::backend::native::switches;
 
 /// The static binary, for backends that mount it into a container.
 pub static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clawpen-supervisor"));
@@ -81,7 +81,7 @@ impl Maker {
         let (socket, theirs) =
             sockets::pair(sockets::Kind::Messages).map_err(StartPenError::Prepare)?;
         let argv = [c"clawpen-supervisor", c"make"].map(CString::from).to_vec();
-        let process = Plan::new(Image::File(program), argv, faults::switches())
+        let process = Plan::new(Image::File(program), argv, switches::switches())
             .descriptor(0, null.as_fd())
             .descriptor(1, null.as_fd())
             .descriptor(2, null.as_fd())
@@ -162,7 +162,15 @@ fn hear_one(from: BorrowedFd<'_>, deadline: Instant) -> Result<Heard, StartPenEr
         return if left.is_zero() { Err(StartPenError::TooSlow) } else { hear_one(from, deadline) };
     }
     let mut buffer = [0_u8; MESSAGE];
-    let message = sockets::receive(from, &mut buffer, 1).map_err(StartPenError::Prepare)?;
+    let message = match sockets::receive(from, &mut buffer, 1) {
+        // The kernel tells first, and once, that the maker ended with its order unread; what it said before
+        // that is still there.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+            sockets::receive(from, &mut buffer, 1)
+        }
+        received => received,
+    }
+    .map_err(StartPenError::Prepare)?;
     match buffer.get(..message.bytes).and_then(<[u8]>::split_first) {
         Some((b'M', number)) => {
             let number = number.first_chunk().copied().map(i32::from_le_bytes);

@@ -9,14 +9,14 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, Statx, StatxFlags,
-    Timespec, Timestamps, Uid,
+    AtFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, SeekFrom, Statx,
+    StatxFlags, Timespec, Timestamps, Uid,
 };
 use rustix::io::Errno;
 
@@ -24,7 +24,7 @@ use crate::syscall::errno;
 
 mod remove;
 
-pub use remove::remove_tree;
+pub use remove::{Removal, remove_tree};
 
 /// A directory to stay beneath, and what its absolute links mean. Made from a descriptor alone,
 /// absolute links are refused.
@@ -39,6 +39,13 @@ impl<'a> Root<'a> {
     /// that *is* the root of those who made the links, such as a pen's `/`.
     pub fn with_absolute_links(directory: BorrowedFd<'a>) -> Self {
         Self { directory, links: ResolveFlags::IN_ROOT }
+    }
+
+    /// No link is followed (`ELOOP`) and no mount entered (`EXDEV`): for copies from and to a tree
+    /// that somebody else may be changing.
+    pub fn without_links(directory: BorrowedFd<'a>) -> Self {
+        let links = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        Self { directory, links }
     }
 }
 
@@ -72,6 +79,13 @@ pub enum Open {
         /// Mode of the new file.
         mode: u32,
     },
+    /// A new file without a name, for reading and writing; the path is its directory. It is gone
+    /// with its last descriptor, unless [`give_name`] was called. Some file systems cannot do it
+    /// (`EOPNOTSUPP`).
+    Unnamed {
+        /// Mode of the new file.
+        mode: u32,
+    },
 }
 
 impl Open {
@@ -90,6 +104,7 @@ impl Open {
             Self::CreateNew { mode } => {
                 (OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, permission_bits(mode))
             }
+            Self::Unnamed { mode } => (OFlags::RDWR | OFlags::TMPFILE, permission_bits(mode)),
         };
         (flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK, mode)
     }
@@ -245,6 +260,8 @@ pub struct Entry {
     pub name: OsString,
     /// Its kind; `Unknown` if the file system does not say.
     pub kind: Kind,
+    /// Where the entry after it begins, for [`list_from`].
+    pub next: u64,
 }
 
 /// Calls `each` for every entry but `.` and `..`, until it says stop. Holds one small buffer,
@@ -253,7 +270,20 @@ pub fn list(
     directory: BorrowedFd<'_>,
     each: &mut dyn FnMut(Entry) -> ControlFlow<()>,
 ) -> io::Result<()> {
+    list_from(directory, 0, each)
+}
+
+/// The same from where an earlier listing of this directory stopped: 0, or [`Entry::next`] of the last
+/// entry it gave. Nothing before it is read again.
+pub fn list_from(
+    directory: BorrowedFd<'_>,
+    start: u64,
+    each: &mut dyn FnMut(Entry) -> ControlFlow<()>,
+) -> io::Result<()> {
     let again = open(directory, Path::new("."), Open::Directory)?;
+    if start != 0 {
+        rustix::fs::seek(&again, SeekFrom::Start(start))?;
+    }
     let mut buffer = Vec::with_capacity(32 * 1024);
     let mut entries = RawDir::new(again, buffer.spare_capacity_mut());
     while let Some(entry) = entries.next() {
@@ -264,7 +294,8 @@ pub fn list(
         }
         let name = OsStr::from_bytes(name).to_owned();
         let kind = Kind::from_kernel(entry.file_type());
-        if each(Entry { name, kind }).is_break() {
+        let next = entry.next_entry_cookie();
+        if each(Entry { name, kind, next }).is_break() {
             break;
         }
     }
@@ -353,6 +384,41 @@ pub fn rename(from: Place<'_>, to: Place<'_>, existing: Existing) -> io::Result<
 pub fn hard_link(from: Place<'_>, to: Place<'_>) -> io::Result<()> {
     let (old, new) = (valid_name(from.name)?, valid_name(to.name)?);
     Ok(rustix::fs::linkat(from.directory, old, to.directory, new, AtFlags::empty())?)
+}
+
+/// Gives a file of [`Open::Unnamed`] its name, whole as it is; `AlreadyExists` if there is anything of
+/// that name, link or not. Needs `/proc`.
+pub fn give_name(file: BorrowedFd<'_>, to: Place<'_>) -> io::Result<()> {
+    let name = valid_name(to.name)?;
+    let flags = AtFlags::SYMLINK_FOLLOW;
+    Ok(rustix::fs::linkat(rustix::fs::CWD, own_descriptor(file), to.directory, name, flags)?)
+}
+
+/// Opens for reading what a [`Open::Handle`] stands for: the same file, whatever has its name by now.
+/// Needs `/proc`.
+pub fn reopen(handle: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    Ok(rustix::fs::open(own_descriptor(handle), flags, Mode::empty())?)
+}
+
+/// Gives the owner of a directory all rights on it, as far as he lacks them. Who may not do that has
+/// to live with it: the next step says what it could not do. A link is not followed.
+pub fn open_up(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    let handle = open(Root::without_links(directory), Path::new(valid_name(name)?), Open::Handle)?;
+    let found = stat(handle.as_fd())?;
+    if found.kind != Kind::Directory || found.mode & 0o700 == 0o700 {
+        return Ok(());
+    }
+    let mode = permission_bits(found.mode | 0o700);
+    match rustix::fs::chmod(own_descriptor(handle.as_fd()), mode) {
+        Ok(()) | Err(Errno::PERM) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The name that the kernel gives to a descriptor of ours.
+fn own_descriptor(file: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// Makes a symbolic link with this text.

@@ -73,6 +73,15 @@ pub fn drop_all_but(kept: u64) -> io::Result<()> {
     Ok(set_capabilities(None, ThreadSets { effective: kept, permitted: kept, inheritable })?)
 }
 
+/// Empties all but the bounding set, which needs a power to shrink that others may lack. Without the
+/// others, and with no-new-privs, it gives nothing.
+pub fn drop_all_but_bounding() -> io::Result<()> {
+    clear_ambient()?;
+    let none = CapabilitySet::empty();
+    let sets = ThreadSets { effective: none, permitted: none, inheritable: none };
+    Ok(set_capabilities(None, sets)?)
+}
+
 /// Empties the bounding set. Needs `CAP_SETPCAP` unless it is empty.
 pub(crate) fn drop_bounding() -> io::Result<()> {
     let mut capability = 0;

@@ -246,6 +246,27 @@ impl Leaf {
     }
 }
 
+/// Where a leaf called `name` would have directories, whatever limits it gets. Written down before
+/// [`Leaf::create`], it leads to all that a killed maker left.
+pub fn directories_of(hierarchies: &Hierarchies, name: &str) -> Vec<PathBuf> {
+    let places = Controller::ALL.into_iter().filter_map(|one| hierarchies.place(one));
+    let parents = places.map(|(parent, _)| parent).chain(hierarchies.unified());
+    let mut found: Vec<PathBuf> = parents.map(|parent| parent.join(name)).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Removes the directories of a leaf that only their paths are known of, as [`Leaf::remove`] does.
+pub fn remove_directories(paths: &[PathBuf], limit: Duration) -> io::Result<()> {
+    let mut backoff = Backoff::new(limit);
+    let mut outcome = Ok(());
+    for path in paths {
+        outcome = outcome.and(remove_when_empty(path, &mut backoff));
+    }
+    outcome
+}
+
 fn remove_when_empty(path: &Path, backoff: &mut Backoff) -> io::Result<()> {
     loop {
         match fs::remove_dir(path) {

@@ -157,11 +157,41 @@ fn timespec(duration: Duration) -> io::Result<Timespec> {
 pub struct Received {
     /// Which.
     pub signal: Signal,
-    /// The process that sent it, 0 if that is outside this pid namespace; of a signal that the
-    /// kernel made, the child it is about, or 0.
-    pub sender: i32,
-    /// Whether the kernel itself made it (a child ended, the terminal), not a process.
-    pub from_kernel: bool,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// Where a signal came from, as far as the kernel vouches for it.
+///
+/// The number of the sender alone is no proof: `sigqueue` lets the sender choose it, and a signal that a
+/// descriptor's owner gets (`F_SETSIG`) carries none, which reads as 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// `kill` by a process outside this pid namespace, of this user as our user namespace numbers him.
+    ///
+    /// The kernel says the same, with user 0, of a signal for which it had no room to note the sender
+    /// (`RLIMIT_SIGPENDING`): user 0 is to be believed only where nobody inside can fill that room.
+    Outside {
+        /// The sender's user.
+        user: u32,
+    },
+    /// `kill` or `tgkill` by this process of our pid namespace.
+    Process(i32),
+    /// The kernel itself: a child ended, a descriptor is ready, the terminal.
+    Kernel,
+    /// What the sender chose to say.
+    Claimed,
+}
+
+impl Origin {
+    fn new(code: i32, sender: i32, user: u32) -> Self {
+        match code {
+            libc::SI_USER if sender == 0 => Self::Outside { user },
+            libc::SI_USER | libc::SI_TKILL => Self::Process(sender),
+            code if code > 0 => Self::Kernel,
+            _ => Self::Claimed,
+        }
+    }
 }
 
 /// Signals as a descriptor. They are blocked in the calling thread; children of [`crate::spawn`]
@@ -195,8 +225,8 @@ impl SignalFd {
         // SAFETY: the structure holds numbers only, zeroed before and written by the kernel.
         let info = unsafe { info.assume_init() };
         let Some(signal) = Signal::new(info.ssi_signo.cast_signed()) else { return Ok(None) };
-        let (sender, from_kernel) = (info.ssi_pid.cast_signed(), info.ssi_code > 0);
-        Ok(Some(Received { signal, sender, from_kernel }))
+        let origin = Origin::new(info.ssi_code, info.ssi_pid.cast_signed(), info.ssi_uid);
+        Ok(Some(Received { signal, origin }))
     }
 }
 

@@ -6,7 +6,7 @@
 //! here decides, prints, reads configuration or panics.
 //!
 //! Reading order: what a pen is made of ([`process`], [`namespaces`], [`mounts`], [`cgroups`],
-//! [`net`]), what is taken from it ([`capabilities`], [`seccomp`], [`landlock`], [`rlimits`]), how a
+//! [`net`]), what is taken from it ([`capabilities`], [`seccomp`], [`landlock`], [`rlimits`], [`standing`]), how a
 //! command starts in it ([`spawn`], [`pty`]), and what the supervisor's loop stands on ([`beneath`],
 //! [`sockets`], [`memfd`], [`events`]).
 
@@ -27,6 +27,7 @@ pub mod capabilities;
 pub mod landlock;
 pub mod rlimits;
 pub mod seccomp;
+pub mod standing;
 
 #[cfg(feature = "fault-switches")]
 pub mod faults;

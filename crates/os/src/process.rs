@@ -18,7 +18,7 @@ use crate::syscall::{check, check_fd, errno};
 
 mod reap;
 
-pub use reap::{Ended, ExitStatus, Reaped, Usage, reap_any, wait_any};
+pub use reap::{Ended, ExitStatus, Reaped, Usage, reap_any, stopped_any, wait_any};
 
 /// A process number as the caller's pid namespace counts; never zero or negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -428,6 +428,18 @@ pub fn inherited(number: i32) -> io::Result<OwnedFd> {
     // carry, so it came through exec and nothing in this program owns it; the flag is set now, so a
     // second call cannot own it again.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Which of the numbers below `end` are open descriptors of this process. Needs no `/proc`, so a process that is
+/// closed to observers can ask too.
+pub fn open_descriptors(end: u32) -> Vec<u32> {
+    let is_open = |number: &u32| {
+        i32::try_from(*number).is_ok_and(|number| {
+            // SAFETY: F_GETFD reads a flag of a number; a closed number is an error, not a fault.
+            unsafe { libc::fcntl(number, libc::F_GETFD) >= 0 }
+        })
+    };
+    (0..end).filter(is_open).collect()
 }
 
 /// Ends this process at once: no destructors, no flushing. For children of [`clone3`].

@@ -18,6 +18,7 @@ pub mod answer;
 pub mod change;
 pub mod environment;
 pub mod file;
+pub mod in_sandbox;
 pub mod run_form;
 pub mod settings;
 

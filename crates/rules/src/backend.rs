@@ -45,6 +45,11 @@ pub fn decide(config: &SandboxConfig) -> Result<Backend, BackendRefused> {
 }
 
 impl Backend {
+    /// The backend of exactly this name, as a registry keeps it.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|backend| backend.as_str() == name)
+    }
+
     const ALL: [Self; 5] =
         [Self::Native, Self::Docker, Self::Ssh, Self::OpenShell, Self::Kubernetes];
 

@@ -27,7 +27,7 @@ mod wrappers;
 use std::collections::BTreeMap;
 
 pub use carriers::Carrier;
-pub use display::escape;
+pub use display::{escape, fenced};
 pub use inline::{InlineCode, detect_inline_code};
 pub use lexer::{ChainOperator, NotAnalysable, Syntax};
 pub use obfuscation::{Obfuscation, detect_obfuscation};

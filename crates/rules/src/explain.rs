@@ -24,7 +24,7 @@ use crate::scope::{ContainerName, ScopeKey};
 use crate::session::{self, Placement, Session};
 use crate::tool_policy::subagent::{SpawnDepth, SubagentRole};
 use crate::tool_policy::{self, Compat, Layers, SandboxPolicy, Tool, ToolPlacement, chat::Chat};
-use crate::workspace::{Directories, Layout, OwnDirectory};
+use crate::workspace::{self, Directories, Layout};
 
 /// What has been read.
 #[derive(Debug, Clone, Copy)]
@@ -206,7 +206,7 @@ impl Explanation {
 }
 
 /// The more specific layer wins; within one layer our own file does.
-fn stronger(own: Option<Setting<String>>, other: Setting<String>) -> Setting<String> {
+pub fn stronger(own: Option<Setting<String>>, other: Setting<String>) -> Setting<String> {
     match own {
         Some(own)
             if own.origin.layer >= other.origin.layer || other.origin.layer == Layer::BuiltIn =>
@@ -246,15 +246,11 @@ fn layers(
 
 fn plan(sandbox: &SandboxConfig, session: &Session, agent_workspace: &str) -> Layout {
     let scope = sandbox.scope.value;
-    let own = match ScopeKey::new(scope, session).workspace_directory(scope) {
-        Some(name) => OwnDirectory::Named(name),
-        None => OwnDirectory::Shared,
-    };
+    let key = ScopeKey::new(scope, session);
     Layout::plan(
         sandbox.workspace_access.value,
         &Directories {
-            root: sandbox.workspace_root.value.clone(),
-            own,
+            sandbox: workspace::private_directory(&sandbox.workspace_root.value, &key, scope),
             agent: agent_workspace.to_owned(),
             workdir: sandbox.docker.workdir.value.clone(),
         },
@@ -308,13 +304,7 @@ impl Made<'_> {
     /// The machine's places, and the workspaces of other sandboxes.
     fn known_places(&self, facts: &Facts) -> KnownPlaces {
         let mut known = facts.known_places.clone();
-        match self.sandbox.scope.value {
-            // The one sandbox there is uses the root itself.
-            Scope::Shared => {}
-            Scope::Session | Scope::Agent => {
-                known.private.push(self.sandbox.workspace_root.value.clone());
-            }
-        }
+        known.private.push(self.sandbox.workspace_root.value.clone());
         known
     }
 

@@ -27,6 +27,7 @@ pub mod prune;
 pub mod reuse;
 pub mod scope;
 pub mod session;
+mod spelling;
 pub mod timestamp;
 pub mod tool_policy;
 pub mod tools;

@@ -7,6 +7,8 @@
 //! registry unreadable ──► Refuse             container absent ──► Create
 //! fingerprint as wanted ──► Keep (running) or Start (stopped)
 //! fingerprint differs ──► not hot: Replace    hot: KeepStale, or Refuse if its mounts differ
+//! other backend       ──► not hot: Replace    hot: Refuse
+//! other protocol      ──► not in use: Replace    in use: Refuse
 //! ```
 //!
 //! A running sandbox is hot while somebody uses it, for [`HOT_WINDOW`] after, and when nobody can
@@ -43,6 +45,17 @@ pub struct Container {
     /// The fingerprint on its label, as it stands there.
     pub label: Option<String>,
     pub mounts: Mounts,
+    pub reach: Reach,
+}
+
+/// Whether we can speak with what is there, and whether it is the right kind of thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    Usable,
+    /// The config names another backend now.
+    OtherBackend,
+    /// Its supervisor is of a release that we no longer understand.
+    OtherProtocol,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,6 +172,8 @@ pub enum Difference {
 pub enum Cold {
     Stopped,
     Idle(Duration),
+    /// No call is in flight, and none could be made.
+    OutOfReach,
 }
 
 /// Why a sandbox may not be used as it is.
@@ -166,6 +181,10 @@ pub enum Cold {
 pub enum RefuseReason {
     /// In use, with other directories mounted than the config allows now.
     MountsDiffer(Stale),
+    /// In use, on another backend than the config names now.
+    OtherBackend(Stale),
+    /// In use, by another release whose supervisor we do not understand.
+    OtherProtocol(Stale),
     /// Whatever is made now could not be written down, and would be lost.
     RegistryUnreadable { file: String },
 }
@@ -185,6 +204,7 @@ pub fn decide(seen: &Seen, wanted: &Wanted, now: Timestamp) -> Reuse {
     let difference = match current {
         None => Difference::Unknown,
         Some(current) if current != wanted.fingerprint.as_str() => Difference::Changed,
+        Some(_) if container.reach != Reach::Usable => Difference::Changed,
         Some(_) => {
             return match container.state {
                 State::Running => Reuse::Keep,
@@ -192,7 +212,7 @@ pub fn decide(seen: &Seen, wanted: &Wanted, now: Timestamp) -> Reuse {
             };
         }
     };
-    if let Some(cold) = cold(container.state, seen.activity, last_used, now) {
+    if let Some(cold) = cold(container, seen.activity, last_used, now) {
         return Reuse::Replace(ReplaceReason { difference, cold });
     }
     let stale = Stale {
@@ -200,22 +220,27 @@ pub fn decide(seen: &Seen, wanted: &Wanted, now: Timestamp) -> Reuse {
         fingerprint: current.cloned(),
         recreate: wanted.recreate.clone(),
     };
-    match container.mounts {
-        Mounts::Same => Reuse::KeepStale(stale),
-        Mounts::Differ => Reuse::Refuse(RefuseReason::MountsDiffer(stale)),
+    match (container.reach, container.mounts) {
+        (Reach::Usable, Mounts::Same) => Reuse::KeepStale(stale),
+        (Reach::Usable, Mounts::Differ) => Reuse::Refuse(RefuseReason::MountsDiffer(stale)),
+        (Reach::OtherBackend, _) => Reuse::Refuse(RefuseReason::OtherBackend(stale)),
+        (Reach::OtherProtocol, _) => Reuse::Refuse(RefuseReason::OtherProtocol(stale)),
     }
 }
 
 /// Why nobody would miss the container; `None` if somebody might.
 fn cold(
-    state: State,
+    container: &Container,
     activity: Activity,
     last_used: Option<Timestamp>,
     now: Timestamp,
 ) -> Option<Cold> {
-    match (state, activity) {
+    match (container.state, activity) {
         (State::Stopped, Activity::InUse | Activity::Quiet) => Some(Cold::Stopped),
         (State::Running, Activity::InUse) => None,
+        (State::Running, Activity::Quiet) if container.reach == Reach::OtherProtocol => {
+            Some(Cold::OutOfReach)
+        }
         (State::Running, Activity::Quiet) => {
             let idle = now.since(last_used?);
             (idle >= HOT_WINDOW).then_some(Cold::Idle(idle))
@@ -277,6 +302,7 @@ impl fmt::Display for ReplaceReason {
         match self.cold {
             Cold::Stopped => f.write_str(" and it is stopped"),
             Cold::Idle(idle) => write!(f, " and it has been idle for {} s", idle.as_secs()),
+            Cold::OutOfReach => f.write_str(" and no call could be made in it any more"),
         }
     }
 }
@@ -288,6 +314,18 @@ impl fmt::Display for RefuseReason {
                 f,
                 "sandbox `{}` is in use with other directories mounted than its config names now; \
                  run `{}` to replace it",
+                stale.name, stale.recreate
+            ),
+            Self::OtherBackend(stale) => write!(
+                f,
+                "sandbox `{}` is in use on another backend than its config names now; run `{}` to \
+                 replace it",
+                stale.name, stale.recreate
+            ),
+            Self::OtherProtocol(stale) => write!(
+                f,
+                "sandbox `{}` is in use by another release of clawpen, whose supervisor this one \
+                 does not understand; run `{}` to replace it",
                 stale.name, stale.recreate
             ),
             Self::RegistryUnreadable { file } => write!(

@@ -64,17 +64,18 @@ impl ScopeKey {
         Some(named.unwrap_or_else(|| default_agent.clone()))
     }
 
-    /// The sandbox's directory below the workspace root; `None`: the root itself.
-    pub fn workspace_directory(&self, scope: Scope) -> Option<String> {
+    /// The name of the sandbox's directory below the workspace root. `shared` is no slug: those end
+    /// in a hash.
+    pub fn workspace_directory(&self, scope: Scope) -> String {
         match scope {
-            Scope::Shared => None,
-            Scope::Agent | Scope::Session => Some(slug(&self.0)),
+            Scope::Shared => SHARED.to_owned(),
+            Scope::Agent | Scope::Session => slug(&self.0),
         }
     }
 
     /// The name of the container, after `docker.containerPrefix`.
     pub fn container_name(&self, scope: Scope, prefix: &str) -> ContainerName {
-        let slug = self.workspace_directory(scope).unwrap_or_else(|| SHARED.to_owned());
+        let slug = self.workspace_directory(scope);
         let full = format!("{prefix}{slug}");
         if full.chars().count() <= ContainerName::MAX_LENGTH {
             return ContainerName(full);

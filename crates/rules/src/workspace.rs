@@ -8,9 +8,16 @@
 //!
 //! Takes the access and the directories; gives a [`Layout`]. It neither makes nor looks at them.
 
-use crate::config::sandbox::WorkspaceAccess;
+pub mod media;
+pub mod persistence;
+pub mod removal;
+pub mod seeds;
+pub mod skills;
+
+use crate::config::sandbox::{Scope, WorkspaceAccess};
 use crate::mounts::Access;
 use crate::posix;
+use crate::scope::ScopeKey;
 
 /// Where the agent's own workspace stands in a sandbox that only reads it.
 pub const AGENT_MOUNT: &str = "/agent";
@@ -25,23 +32,25 @@ pub const WRITING_TOOLS: &[&str] = &["write", "edit", "apply_patch"];
 /// The directories a layout is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Directories {
-    /// `workspaceRoot`: below it lie the private workspaces.
-    pub root: String,
-    /// Name of this sandbox's directory below `root`; a shared sandbox uses `root` itself.
-    pub own: OwnDirectory,
+    /// The sandbox's private workspace: see [`private_directory`].
+    pub sandbox: String,
     /// The agent's persistent workspace.
     pub agent: String,
     /// `docker.workdir`: where the workspace stands in the sandbox.
     pub workdir: String,
 }
 
-/// Which directory below the workspace root is this sandbox's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OwnDirectory {
-    /// The root itself.
-    Shared,
-    /// The slug of the scope key.
-    Named(String),
+/// The private workspace of a sandbox: a directory of its own below `workspaceRoot`.
+///
+/// The shared sandbox has one too. The reference gives it the root itself, and with it every other
+/// sandbox's files.
+pub fn private_directory(root: &str, key: &ScopeKey, scope: Scope) -> String {
+    let name = key.workspace_directory(scope);
+    match normalize(root).as_str() {
+        // A blank root must not become `/`: the container's checks shall see what is wrong.
+        "" => name,
+        root => posix::join(root, &name),
+    }
 }
 
 /// One directory of the host in the sandbox.
@@ -64,13 +73,7 @@ pub struct Layout {
 impl Layout {
     /// Lays the directories out for one access mode.
     pub fn plan(access: WorkspaceAccess, directories: &Directories) -> Self {
-        let root = normalize(&directories.root);
-        let sandbox = match &directories.own {
-            OwnDirectory::Shared => root,
-            // A blank root must not become `/`: the container's checks shall see what is wrong.
-            OwnDirectory::Named(name) if root.is_empty() => name.clone(),
-            OwnDirectory::Named(name) => posix::join(&root, name),
-        };
+        let sandbox = normalize(&directories.sandbox);
         let agent = normalize(&directories.agent);
         Self { access, sandbox, agent, workdir: directories.workdir.clone() }
     }
@@ -85,6 +88,17 @@ impl Layout {
         match self.access {
             WorkspaceAccess::None | WorkspaceAccess::ReadOnly => &self.sandbox,
             WorkspaceAccess::ReadWrite => &self.agent,
+        }
+    }
+
+    /// The private workspace, if the sandbox has one: seeded, and moved aside when it goes.
+    pub fn private(&self) -> Option<&str> {
+        match self.access {
+            WorkspaceAccess::None | WorkspaceAccess::ReadOnly if self.sandbox != self.agent => {
+                Some(&self.sandbox)
+            }
+            // The admin pointed both at one place; then it is the agent's own.
+            WorkspaceAccess::None | WorkspaceAccess::ReadOnly | WorkspaceAccess::ReadWrite => None,
         }
     }
 
@@ -157,14 +171,14 @@ mod tests {
 
     #[test]
     fn none_is_a_writable_private_copy() {
-        let layout = plan(WorkspaceAccess::None, OwnDirectory::Named("s-1".into()));
+        let layout = plan(WorkspaceAccess::None);
         check(&layout, &[("/state/sandboxes/s-1", "/workspace", ReadWrite)]);
         assert_eq!((layout.seeds(), layout.tools_off()), (SEED_FILES, &[] as &[_]));
     }
 
     #[test]
     fn ro_reads_both_and_offers_no_writing_tool() {
-        let layout = plan(WorkspaceAccess::ReadOnly, OwnDirectory::Named("s-1".into()));
+        let layout = plan(WorkspaceAccess::ReadOnly);
         check(
             &layout,
             &[("/state/sandboxes/s-1", "/workspace", ReadOnly), ("/home/u/ws", "/agent", ReadOnly)],
@@ -174,34 +188,36 @@ mod tests {
 
     #[test]
     fn rw_is_the_agents_own_workspace_and_nothing_is_seeded() {
-        let layout = plan(WorkspaceAccess::ReadWrite, OwnDirectory::Named("s-1".into()));
+        let layout = plan(WorkspaceAccess::ReadWrite);
         check(&layout, &[("/home/u/ws", "/workspace", ReadWrite)]);
         assert_eq!((layout.seeds(), layout.tools_off()), (&[] as &[_], &[] as &[_]));
-        assert_eq!(layout.mounted(), "/home/u/ws");
+        assert_eq!((layout.mounted(), layout.private()), ("/home/u/ws", None));
     }
 
     #[test]
-    fn a_shared_sandbox_uses_the_root_itself() {
-        let layout = plan(WorkspaceAccess::None, OwnDirectory::Shared);
-        check(&layout, &[("/state/sandboxes", "/workspace", ReadWrite)]);
+    fn every_sandbox_has_a_directory_of_its_own() {
+        let key = ScopeKey::stored("agent:main").unwrap();
+        let own = |root, scope| private_directory(root, &key, scope);
+        assert_eq!(own("/state/sandboxes/", Scope::Agent), "/state/sandboxes/agent-main-f331f052");
+        assert_eq!(own("/state/sandboxes", Scope::Shared), "/state/sandboxes/shared");
+        assert_eq!(own("", Scope::Shared), "shared");
     }
 
     #[test]
     fn one_directory_is_not_mounted_twice() {
         let directories = Directories {
-            root: "/home/u/ws/".into(),
-            own: OwnDirectory::Shared,
+            sandbox: "/home/u/ws/".into(),
             agent: "/home/u/./ws".into(),
             workdir: "/workspace".into(),
         };
         let layout = Layout::plan(WorkspaceAccess::ReadOnly, &directories);
         check(&layout, &[("/home/u/ws", "/workspace", ReadOnly)]);
+        assert_eq!(layout.private(), None);
     }
 
-    fn plan(access: WorkspaceAccess, own: OwnDirectory) -> Layout {
+    fn plan(access: WorkspaceAccess) -> Layout {
         let directories = Directories {
-            root: "/state/sandboxes".into(),
-            own,
+            sandbox: "/state/sandboxes/s-1".into(),
             agent: "/home/u/ws".into(),
             workdir: "/workspace".into(),
         };

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! in the shim, once                            what is dear to make and is inherited for good
+//!   the limit of processes                     what counts is the limit of the one who forks
 //!   no-new-privs                               the two below need it
 //!   Landlock
 //!   seccomp                                    last: the shim needs nothing that a command does not
 //! in the command's process
 //!   session, descriptors, terminal, directory
-//!   resource limits                            not for the shim, which must live to report
+//!   the other resource limits                  not for the shim, which must live to report
 //!   every other descriptor closed              nothing of process 1 is left in the child
 //! execve
 //! ```
@@ -24,7 +25,7 @@ use std::path::Path;
 use clawpen_os::beneath::{self, Open};
 use clawpen_os::landlock::{self, Access, Ruleset, Scope, TcpPorts};
 use clawpen_os::process::{self, Signal};
-use clawpen_os::rlimits::{Limit, Resource};
+use clawpen_os::rlimits::{self, Limit, Resource};
 use clawpen_os::seccomp::{self, Program};
 use clawpen_os::spawn::{Image, Plan, Session};
 use clawpen_wire::pen::{LandlockAccess, LandlockPlan, ResourceLimit, ServePlan};
@@ -84,7 +85,10 @@ pub(crate) enum Executable {
 
 impl Confinement {
     pub(crate) fn prepare(plan: &ServePlan) -> Result<Self, Failure> {
-        let limits = plan.rlimits.iter().map(limit).collect::<Result<_, _>>()?;
+        let mut limits = plan.rlimits.iter().map(limit).collect::<Result<Vec<_>, _>>()?;
+        leave_room_for_signals(&mut limits)?;
+        take_no_cores(&mut limits)?;
+        leave_room_for_descriptors(&mut limits)?;
         let landlock = if faults::is_off("landlock") { None } else { ruleset(&plan.landlock)? };
         let seccomp = Program::from_bytes(&plan.seccomp).step("read the seccomp program")?;
         Ok(Self { limits, landlock, seccomp })
@@ -92,6 +96,7 @@ impl Confinement {
 
     /// Confines the calling process, a shim, and with it everything that it will ever start.
     pub(crate) fn put_on(&self) -> io::Result<()> {
+        self.limit_processes()?;
         let has_filter = !faults::is_off("seccomp");
         // Process 1 has set it for itself as well. The two below need it, whatever a test leaves out.
         if self.landlock.is_some() || has_filter || !faults::is_off("no-new-privs") {
@@ -104,6 +109,19 @@ impl Confinement {
             seccomp::install(&self.seccomp)?;
         }
         Ok(())
+    }
+
+    /// Puts the limit of processes on the caller, a shim: what counts is the limit of the one who forks. With
+    /// it a full pen starts no command more, and says so.
+    fn limit_processes(&self) -> io::Result<()> {
+        self.process_limit().map_or(Ok(()), |limit| rlimits::set(Resource::Processes, limit))
+    }
+
+    /// The one limit that shims have too.
+    pub(crate) fn process_limit(&self) -> Option<Limit> {
+        let is_that = |(resource, _): &&(Resource, Limit)| *resource == Resource::Processes;
+        let found = self.limits.iter().find(is_that).map(|(_, limit)| *limit);
+        found.filter(|_| !faults::is_off("rlimits"))
     }
 
     /// The start of `prepared` by a shim that is confined already.
@@ -131,6 +149,50 @@ impl Confinement {
         }
         plan
     }
+}
+
+/// Commands may fill half of the room that process 1 has for pending signals. All of one user share what is
+/// filled: in a full one the kernel would no longer note who sends, and a signal from inside would look as
+/// if it came from the host.
+fn leave_room_for_signals(limits: &mut Vec<(Resource, Limit)>) -> Result<(), Failure> {
+    let own = rlimits::get(Resource::PendingSignals).step("read a limit")?.soft;
+    let Some(half) = own.map(|own| own / 2) else { return Ok(()) };
+    let lower = |asked: Option<u64>| Some(asked.map_or(half, |asked| asked.min(half)));
+    let room = limits.iter_mut().find(|(resource, _)| *resource == Resource::PendingSignals);
+    match room {
+        Some((_, limit)) => {
+            *limit = Limit { soft: lower(limit.soft), hard: lower(limit.hard) };
+        }
+        None => {
+            limits.push((Resource::PendingSignals, Limit { soft: Some(half), hard: Some(half) }));
+        }
+    }
+    Ok(())
+}
+
+/// Commands may open half of what process 1 and its shims may, which take all they can get: descriptors on their
+/// way through sockets are counted per user, against the limit of whoever sends. If commands had the same limit
+/// as the shims, one could fill it, and no shim could hand anything over any more, in no pen of that user. A plan
+/// that names the limit has its way.
+fn leave_room_for_descriptors(limits: &mut Vec<(Resource, Limit)>) -> Result<(), Failure> {
+    let Limit { soft, hard } = rlimits::get(Resource::OpenFiles).step("read a limit")?;
+    let is_named = limits.iter().any(|(resource, _)| *resource == Resource::OpenFiles);
+    let Some(half) = hard.map(|hard| hard / 2).filter(|_| !is_named) else { return Ok(()) };
+    rlimits::set(Resource::OpenFiles, Limit { soft: hard, hard }).step("raise a limit")?;
+    let soft = Some(soft.map_or(half, |soft| soft.min(half)));
+    limits.push((Resource::OpenFiles, Limit { soft, hard: Some(half) }));
+    Ok(())
+}
+
+/// One byte: no core file can be written, and unlike zero it also keeps the kernel from starting a program
+/// of the host, as its root, that takes one. A plan that names the limit has its way.
+fn take_no_cores(limits: &mut Vec<(Resource, Limit)>) -> Result<(), Failure> {
+    let own = rlimits::get(Resource::Core).step("read a limit")?.hard;
+    let is_named = limits.iter().any(|(resource, _)| *resource == Resource::Core);
+    if !is_named && own.is_none_or(|own| own >= 1) && !faults::is_off("limit:4") {
+        limits.push((Resource::Core, Limit { soft: Some(1), hard: Some(1) }));
+    }
+    Ok(())
 }
 
 fn limit(limit: &ResourceLimit) -> Result<(Resource, Limit), Failure> {

@@ -35,6 +35,9 @@ pub(crate) const LONGEST: usize = 64 * 1024;
 /// How long the observer may take: it reads a few files of `/proc`.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The kernel's smallest table of descriptors has fewer numbers.
+const FEWEST_NUMBERS: u32 = 1024;
+
 /// A file that belongs to whoever looks: writable by mode, so only Landlock can refuse it.
 const OWN_NAME: &str = "/proc/self/comm";
 
@@ -82,8 +85,12 @@ fn probe(plan: &LandlockPlan) -> Probe {
 
 /// The observer's whole life: looks, and writes what it sees to standard output.
 pub(crate) fn observe(probe: Probe) -> io::Result<()> {
-    // Inherited from the shim, which is closed to observers; a program would not be.
-    process::set_dumpable(Dumpable::Yes)?;
+    if probe == Probe::WriteOwnName {
+        // The shim is closed to observers, and so are we: our own files would belong to root, and their
+        // mode would refuse us instead of Landlock. For every other probe we stay closed, because
+        // commands may run beside us and would like to write this report themselves.
+        process::set_dumpable(Dumpable::Yes)?;
+    }
     let refused = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
     let enforced = match probe {
         Probe::ListRoot => fs::read_dir("/").err().is_some_and(refused),
@@ -154,14 +161,15 @@ impl View {
 }
 
 fn look_at_self() -> ProcessFacts {
+    let status = text("/proc/self/status", limits::KERNEL_TEXT);
     ProcessFacts {
-        status: text("/proc/self/status", limits::KERNEL_TEXT),
         limits: text("/proc/self/limits", limits::KERNEL_TEXT),
         cgroup: text("/proc/self/cgroup", limits::KERNEL_TEXT),
         namespaces: namespaces(),
         dumpable: !matches!(process::dumpable(), Ok(Dumpable::No)),
         securebits: capabilities::securebits().unwrap_or_default(),
-        descriptors: descriptors(),
+        descriptors: descriptors(&status),
+        status,
     }
 }
 
@@ -188,21 +196,14 @@ fn namespace(name: &str) -> Option<NamespaceFact> {
     Some(NamespaceFact { name: name.to_owned(), inode: number.trim_end_matches(']').parse().ok()? })
 }
 
-/// Open descriptors, without the one that looks.
-fn descriptors() -> Vec<u32> {
-    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return Vec::new() };
-    let mut found: Vec<u32> = entries
-        .flatten()
-        .filter(|entry| !fs::read_link(entry.path()).is_ok_and(|link| looks_at_descriptors(&link)))
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .take(limits::DESCRIPTORS)
-        .collect();
-    found.sort_unstable();
+/// Open descriptors. Asked one by one: who is closed to observers cannot list them, and a list that cannot be
+/// read would look like an empty one. `status` tells how long the kernel's table is.
+fn descriptors(status: &[u8]) -> Vec<u32> {
+    let status = String::from_utf8_lossy(status);
+    let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")?.trim().parse().ok());
+    let mut found = process::open_descriptors(size.unwrap_or(FEWEST_NUMBERS));
+    found.truncate(limits::DESCRIPTORS);
     found
-}
-
-fn looks_at_descriptors(link: &Path) -> bool {
-    link.starts_with("/proc") && link.ends_with("fd")
 }
 
 fn interface(name: String) -> Interface {

@@ -24,8 +24,11 @@ use crate::exec::{cut, failed};
 use crate::report::{Failure, Step as _};
 
 mod job;
+mod links;
 mod read;
 mod write;
+
+use links::Last;
 
 pub(crate) use job::Job;
 pub(crate) use read::Reading;
@@ -57,7 +60,8 @@ struct FileRoot {
 struct Found<'a> {
     root: Root<'a>,
     path: PathBuf,
-    takes_absolute_links: bool,
+    /// Where the root is, unless the kernel takes its absolute links as they are.
+    place: Option<&'a Path>,
 }
 
 /// What a call wants to do.
@@ -111,13 +115,15 @@ impl Files {
         }
         // Whoever made the links in a root that is `/` meant this `/`.
         let takes_absolute_links = root.is_none_or(|root| root.path == Path::new("/"));
+        let root_place = root.map(|root| root.path.as_path());
         let directory = root.map_or(&self.slash, |root| &root.directory).as_fd();
         let root = if takes_absolute_links {
             Root::with_absolute_links(directory)
         } else {
             directory.into()
         };
-        Ok(Found { root, path, takes_absolute_links })
+        let place = root_place.filter(|_| !takes_absolute_links);
+        Ok(Found { root, path, place })
     }
 
     /// The root that holds `path` most closely. A `..` in the rest is the kernel's to refuse.
@@ -166,17 +172,14 @@ impl Files {
         let limit =
             usize::try_from(list.limit).unwrap_or(limits::ENTRIES).clamp(1, limits::ENTRIES);
         let mut entries = Vec::new();
-        let (mut position, mut bytes, mut more) = (0_u64, 0_usize, false);
-        let listed = beneath::list(directory.as_fd(), &mut |entry| {
-            position += 1;
-            if position <= list.cursor {
-                return ControlFlow::Continue(());
-            }
+        let (mut reached, mut bytes, mut more) = (list.cursor, 0_usize, false);
+        let listed = beneath::list_from(directory.as_fd(), list.cursor, &mut |entry| {
             bytes += entry.name.len() + ENTRY;
             if entries.len() >= limit || bytes > PAGE {
                 more = true;
                 return ControlFlow::Break(());
             }
+            reached = entry.next;
             let seen = match list.listing {
                 Listing::Names if entry.kind != Kind::Unknown => None,
                 Listing::Names | Listing::Full => {
@@ -189,14 +192,15 @@ impl Files {
             ControlFlow::Continue(())
         });
         found.check(listed)?;
-        Ok(Entries { entries, next: more.then(|| position - 1) })
+        Ok(Entries { entries, next: more.then_some(reached) })
     }
 
     pub(crate) fn mkdir(&self, mkdir: &Mkdir) -> Result<(), Failed> {
         let found = self.find(&mkdir.place, Wish::Change)?;
         let mode = mkdir.permissions & 0o777;
         if mkdir.parents == Parents::Make {
-            return found.check(beneath::make_directories(found.root, &found.path, mode)).map(drop);
+            let make = |path: &Path| beneath::make_directories(found.root, path, mode);
+            return found.beneath(Last::Follow, make).map(drop);
         }
         let (parent, name) = found.parent()?;
         found.check(beneath::make_directory(parent.as_fd(), &name, mode))
@@ -236,7 +240,22 @@ impl Files {
 
 impl Found<'_> {
     fn open(&self, how: Open) -> Result<OwnedFd, Failed> {
-        self.check(beneath::open(self.root, &self.path, how))
+        let last = if how == Open::Handle { Last::Keep } else { Last::Follow };
+        self.beneath(last, |path| beneath::open(self.root, path, how))
+    }
+
+    /// Does something at the path, and if the kernel refuses a link that leads out, once more without
+    /// those absolute links that do not.
+    fn beneath<T>(&self, last: Last, act: impl Fn(&Path) -> io::Result<T>) -> Result<T, Failed> {
+        let refused = match act(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => error,
+            other => return self.check(other),
+        };
+        let Some(place) = self.place else { return self.check(Err(refused)) };
+        match self.check(links::without_links(self.root, place, &self.path, last))? {
+            Some(path) => self.check(act(&path)),
+            None => self.check(Err(refused)),
+        }
     }
 
     /// Opens what must be a file. A pipe or device is opened without waiting and closed again.
@@ -256,7 +275,7 @@ impl Found<'_> {
     }
 
     fn parent(&self) -> Result<(OwnedFd, OsString), Failed> {
-        self.check(beneath::open_parent(self.root, &self.path))
+        self.beneath(Last::Keep, |path| beneath::open_parent(self.root, path))
     }
 
     fn check<T>(&self, result: io::Result<T>) -> Result<T, Failed> {

@@ -5,8 +5,9 @@
 //! no capability, the pen's user and a root that shows nothing of the host but what the spec brought in.
 
 use std::collections::VecDeque;
-use std::fs::File;
+use std::fs::{self, File, Permissions};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use clawpen_os::beneath;
@@ -108,17 +109,18 @@ pub(crate) fn serve_container(spec: &Path, directory: &Path) -> Result<(), Failu
     let place = beneath::open_root(directory)
         .step_with(|| format!("open the socket's directory `{}`", directory.display()))?;
     let listener =
-        sockets::listen(place.as_fd(), "s".as_ref()).step("listen in the socket's directory")?;
+        sockets::listen(place.as_fd(), ".s".as_ref()).step("listen in the socket's directory")?;
+    // The host may be another user than ours. The directory around it is the host's alone, and whoever
+    // comes from inside is refused by his process number.
+    fs::set_permissions(directory.join(".s"), Permissions::from_mode(0o666))
+        .step("open the socket to the host")?;
+    // Whoever waits for the name connects at once, so it appears when everything is in place.
+    fs::rename(directory.join(".s"), directory.join("s")).step("show the socket")?;
     drop(place);
     // Whatever the engine left us. An ordinary user cannot empty the bounding set; it is useless without
     // the others and no-new-privs, and the host judges the facts.
     if faults::drop_capabilities().is_err() {
-        let left = capabilities::read().step("read our capabilities")?;
-        if left.effective | left.permitted | left.inheritable | left.ambient != 0 {
-            return Err(Failure::new(
-                "cannot give our capabilities up; start the container without any",
-            ));
-        }
+        capabilities::drop_all_but_bounding().step("give our capabilities up")?;
     }
     if !faults::is_off("no-new-privs") {
         process::set_no_new_privs().step("set no-new-privs")?;

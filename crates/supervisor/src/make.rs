@@ -11,8 +11,9 @@
 //!   id maps, control groups
 //!   S: spec and listening socket ───────►   keeps them
 //!   T: host mounts as descriptors ──────►   keeps them in the order of the spec
+//!   reports its number
 //!   G: go ──────────────────────────────►   builds, gives up its power, reports ready
-//!   reports its number, ends
+//!   ends
 //! ```
 //!
 //! Nothing before the wait depends on the pen: the engine starts a maker while it still decides, and keeps
@@ -174,8 +175,9 @@ fn hand_over(child: &Child, to: BorrowedFd<'_>, report: &Report) -> Result<(), F
             sockets::send(to, b"T", &descriptors).step("hand mounts over")?;
         }
     }
-    sockets::send(to, b"G", &[]).step("tell the pen's first process to go on")?;
-    report.made(child)
+    // First to the engine: from the go on process 1 needs nobody, and somebody must be able to end it.
+    report.made(child)?;
+    sockets::send(to, b"G", &[]).map(drop).step("tell the pen's first process to go on")
 }
 
 /// What the clone gets before the go.

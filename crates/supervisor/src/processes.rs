@@ -19,6 +19,7 @@ use clawpen_os::process::{self, Child, Pid, Signal};
 use clawpen_os::tree;
 use clawpen_wire::supervisor::{End, Exited, ProcessEntry, ProcessId, ProcessState, Stream, Usage};
 
+use crate::confine::Prepared;
 use crate::exec::Ends;
 use crate::facts::View;
 use crate::serve::watch::{ConnectionId, Token, Watched};
@@ -67,6 +68,8 @@ pub(crate) struct Command {
     pub(crate) name: OsString,
     pub(crate) label: OsString,
     pub(crate) shim: Option<Child>,
+    /// What its shim was told, until that has taken it or is to be killed.
+    pub(crate) order: Option<Prepared>,
     pub(crate) pid: u32,
     main: Option<OwnedFd>,
     pub(crate) status: Option<Watched>,
@@ -127,6 +130,7 @@ impl Command {
             name: argv.first().cloned().unwrap_or_default(),
             label: label(argv),
             shim: None,
+            order: None,
             pid: 0,
             main: None,
             status: None,
@@ -154,10 +158,11 @@ impl Command {
         self.pid != 0 || self.shim.is_none()
     }
 
-    /// Takes what the shim said, except a failure, which is the caller's to tell.
+    /// Takes what the shim said, except why nothing was started, which is the caller's to tell.
     pub(crate) fn hear(&mut self, said: Said) {
         match said {
             Said::Started { pid, pidfd } => {
+                self.order = None;
                 self.pid = pid;
                 if let Some(signal) = self.pending.take() {
                     let _ = process::pidfd_signal(pidfd.as_fd(), signal);
@@ -166,15 +171,20 @@ impl Command {
             }
             Said::Ended { end, usage, clean } => {
                 self.said = Some((end, usage));
-                self.gone = clean.then_some(Tree::Gone);
+                if clean {
+                    self.gone = Some(Tree::Gone);
+                    // Whether it was in time is settled, however long its output is not taken.
+                    self.due = None;
+                }
             }
-            Said::Failed { .. } => {}
+            Said::Failed { .. } | Said::NotTaken => {}
         }
     }
 
     /// The shim was reaped: it is gone, and without a last word its tree is not.
     pub(crate) fn shim_ended(&mut self) {
         self.shim = None;
+        self.order = None;
         self.gone = Some(self.gone.unwrap_or(Tree::Orphans));
     }
 
@@ -217,8 +227,9 @@ impl Command {
         self.due = Some((Instant::now() + SHIM_GRACE, Due::KillShim));
     }
 
-    fn kill_shim(&mut self) {
+    pub(crate) fn kill_shim(&mut self) {
         self.due = None;
+        self.order = None;
         if let Some(shim) = &self.shim {
             let _ = shim.signal(Signal::KILL);
         }

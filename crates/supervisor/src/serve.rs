@@ -6,41 +6,41 @@
 //!
 //! Nothing here blocks: streams and sockets return at once, files are opened so that a pipe in disguise
 //! cannot hold us, and long file work is a job that is taken up again in every turn. Forks happen in
-//! [`run`] alone, where the shim can drop the whole server and so holds none of its descriptors.
+//! `standby.rs` alone, called by [`run`], where the shim can drop the whole server and so holds none of its
+//! descriptors.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
-use clawpen_os::events::{self, Epoll, Event, Interest, SignalFd};
-use clawpen_os::namespaces::Namespaces;
-use clawpen_os::process::{self, Child, Forked, Pid, Signal};
+use clawpen_os::events::{self, Epoll, Event, Interest, Origin, SignalFd};
+use clawpen_os::process::{Child, Pid, Signal};
 use clawpen_os::sockets;
 use clawpen_wire::pen::{Lifetime, ServePlan};
 use clawpen_wire::supervisor::{CONTROL, ErrorCode, ProcessId};
 
-use crate::confine::{Confinement, Executable, Prepared};
+use crate::confine::{Confinement, Prepared};
 use crate::exec;
 use crate::faults;
 use crate::files::Files;
 use crate::processes::{Command, Owner, Tree};
 use crate::reap;
 use crate::report::{Failure, Step as _};
-use crate::shim::orders;
-use crate::shim::{self, Task};
 
 mod commands;
 pub(crate) mod connection;
 mod requests;
+mod standby;
 pub(crate) mod watch;
 
 use connection::{Channel, Connection};
+use standby::Ahead;
 use watch::{ConnectionId, Token, Watched};
 
 /// Hosts that may be connected at once.
 const CONNECTIONS: usize = 64;
-/// An ephemeral pen that nobody comes to ends after this long: its maker has died.
+/// A pen that nobody comes to ends after this long: its maker has died, and nobody knows of it.
 const FIRST_CONNECTION: Duration = Duration::from_secs(30);
 /// How long jobs may work in one turn before the others have theirs.
 const JOB_SLICE: Duration = Duration::from_millis(4);
@@ -59,16 +59,20 @@ pub(crate) struct Server {
     connections: BTreeMap<ConnectionId, Connection>,
     commands: BTreeMap<ProcessId, Command>,
     starts: VecDeque<(ProcessId, Prepared)>,
-    /// A shim without a command yet.
-    standby: Option<Standby>,
+    /// The shim without a command yet.
+    ahead: Ahead,
     /// Shims that have said their last word and are about to end.
     retiring: Vec<Child>,
     next_connection: ConnectionId,
     next_process: ProcessId,
-    /// With this one an ephemeral pen ends.
+    /// With this one an ephemeral pen ends, and any pen that is not sealed yet.
     first: Option<ConnectionId>,
     nobody_came: Option<Instant>,
     instance: u64,
+    /// Whether ids are the host's own, as in a container without a user namespace. There user 0 may be who
+    /// stops the container; in a pen nobody outside has that number, and it means that the kernel has lost
+    /// the sender of a signal, which pens of one user can bring about together.
+    has_host_ids: bool,
     sealed: bool,
     over: bool,
     buffer: Vec<u8>,
@@ -92,10 +96,7 @@ impl Server {
             .and_then(|()| epoll.add(signals.as_fd(), Token::Signals.number(), Interest::Read))
             .step("wait on the listener and signals")?;
         let files = Files::open(&plan)?;
-        let nobody_came = match plan.lifetime {
-            Lifetime::UntilDisconnect => Some(Instant::now() + FIRST_CONNECTION),
-            Lifetime::Persistent => None,
-        };
+        let nobody_came = Some(Instant::now() + FIRST_CONNECTION);
         Ok(Self {
             plan,
             confinement,
@@ -106,13 +107,14 @@ impl Server {
             connections: BTreeMap::new(),
             commands: BTreeMap::new(),
             starts: VecDeque::new(),
-            standby: None,
+            ahead: Ahead::default(),
             retiring: Vec::new(),
             next_connection: 1,
             next_process: 1,
             first: None,
             nobody_came,
             instance: random(),
+            has_host_ids: has_host_ids(),
             sealed: false,
             over: false,
             buffer: vec![0; PIECE],
@@ -125,39 +127,21 @@ impl Server {
     }
 }
 
-/// A shim that waits for its command, and our end of the socket between us.
-#[derive(Debug)]
-struct Standby {
-    shim: Child,
-    status: OwnedFd,
-}
-
 /// Serves until the pen ends.
 pub(crate) fn run(mut server: Server) -> Result<(), Failure> {
     let mut happened = Vec::new();
     loop {
-        while let Some((id, prepared)) = server.starts.pop_front() {
-            if matches!(prepared.program, Executable::Observer(_)) {
-                if server.standby.is_none() {
-                    server = stand_by(server);
-                }
-                server.observe_by_standby(id, &prepared);
-                continue;
-            }
-            let Some(prepared) = server.give_to_standby(id, prepared) else { continue };
-            let forked;
-            (server, forked) = fork_shim(server, Task::Run(Box::new(prepared)));
-            match forked {
-                Ok(Standby { shim, status }) => server.is_starting(id, shim, status),
-                Err(error) => server.cannot_start(id, &error),
-            }
-        }
+        server = standby::start_what_waits(server);
         server.flush();
         if server.over {
             return Ok(());
         }
+        if !server.starts.is_empty() {
+            // Sending has made room, and with it requests were taken up that had waited.
+            continue;
+        }
         if server.wants_standby() {
-            server = stand_by(server);
+            server = standby::stand_by(server);
         }
         server.epoll.wait(&mut happened, server.patience()).step("wait for something to do")?;
         for event in &happened {
@@ -165,67 +149,6 @@ pub(crate) fn run(mut server: Server) -> Result<(), Failure> {
         }
         server.do_what_is_due();
         server.work();
-    }
-}
-
-/// Makes a shim ahead. At the limit of processes there is none; the next command is told so if that lasts.
-fn stand_by(server: Server) -> Server {
-    let (mut server, forked) = fork_shim(server, Task::StandBy);
-    server.standby = forked.ok();
-    server
-}
-
-/// The only fork of process 1. It takes the server and gives it back, because the shim must drop it.
-fn fork_shim(server: Server, task: Task) -> (Server, io::Result<Standby>) {
-    let (ours, theirs) = match sockets::pair(sockets::Kind::Messages) {
-        Ok(pair) => pair,
-        Err(error) => return (server, Err(error)),
-    };
-    match process::clone3(Namespaces::NONE, None) {
-        Ok(Forked::Child) => {
-            let confinement = server.into_shim();
-            drop(ours);
-            shim::run(task, &confinement, theirs)
-        }
-        Ok(Forked::Parent(shim)) => (server, Ok(Standby { shim, status: ours })),
-        Err(error) => (server, Err(error)),
-    }
-}
-
-impl Server {
-    /// Whether a shim should be made ahead. Not between the start of a command and the word that it runs:
-    /// that moment belongs to the command.
-    fn wants_standby(&self) -> bool {
-        let is_starting = |command: &Command| command.shim.is_some() && command.pid == 0;
-        self.standby.is_none() && !self.commands.values().any(is_starting)
-    }
-
-    /// Has the shim that stands by show what its commands are held by.
-    fn observe_by_standby(&mut self, id: ProcessId, prepared: &Prepared) {
-        let told = self.standby.as_ref().and_then(|standby| {
-            let message = orders::write(prepared)?;
-            let _ = standby.shim.signal(Signal::CONT);
-            orders::give(standby.status.as_fd(), &message, prepared).ok()
-        });
-        match told {
-            Some(()) => self.is_observing(id),
-            None => self.cannot_start(id, &io::ErrorKind::WouldBlock.into()),
-        }
-    }
-
-    /// Hands a command to the shim that stands by; gives it back if there is none, or none that lives.
-    fn give_to_standby(&mut self, id: ProcessId, prepared: Prepared) -> Option<Prepared> {
-        let Some(message) = orders::write(&prepared) else { return Some(prepared) };
-        let Some(Standby { shim, status }) = self.standby.take() else { return Some(prepared) };
-        // It has the user of the commands, and an earlier one may have stopped it. One that is killed
-        // while it waits is noticed here.
-        let _ = shim.signal(Signal::CONT);
-        if orders::give(status.as_fd(), &message, &prepared).is_err() {
-            let _ = shim.signal(Signal::KILL);
-            return Some(prepared);
-        }
-        self.is_starting(id, shim, status);
-        None
     }
 }
 
@@ -274,24 +197,21 @@ impl Server {
 
     fn take_signals(&mut self) {
         while let Ok(Some(received)) = self.signals.read() {
-            // Anyone inside may send a signal; only the kernel and the host are heard. A made-up SIGCHLD
-            // makes us look for ended children and find none.
-            if received.signal == Signal::CHLD {
-                self.reap();
-            } else if received.sender == 0 {
-                self.over = true;
+            // Anyone inside may send a signal, and choose what it says of its sender; only the host is
+            // heard. A made-up SIGCHLD makes us look for ended children and find none.
+            match received.origin {
+                _ if received.signal == Signal::CHLD => self.reap(),
+                Origin::Outside { user } => self.over |= user != 0 || self.has_host_ids,
+                Origin::Process(_) | Origin::Kernel | Origin::Claimed => {}
             }
         }
     }
 
     fn reap(&mut self) {
-        let mut shims = Vec::new();
-        reap::reap(|pid| shims.push(pid));
-        for pid in shims {
-            if self.standby.as_ref().is_some_and(|standby| standby.shim.pid() == pid) {
-                self.standby = None;
-            }
-            self.retiring.retain(|shim| shim.pid() != pid);
+        let mut ended = Vec::new();
+        reap::reap(|pid| ended.push(pid));
+        for &pid in &ended {
+            self.ahead.has_ended(pid);
             let id = self
                 .commands
                 .values()
@@ -299,7 +219,8 @@ impl Server {
                 .map(|command| command.id);
             if let Some(id) = id {
                 self.hear(id);
-                if let Some(command) = self.commands.get_mut(&id) {
+                let is_its = |command: &&mut Command| shim_is(command, pid);
+                if let Some(command) = self.commands.get_mut(&id).filter(is_its) {
                     command.shim_ended();
                     if command.pid == 0 {
                         // Killed before it could say a word. The command may have run, so the host
@@ -309,26 +230,37 @@ impl Server {
                 }
             }
         }
-        let orphaned =
-            |command: &Command| command.gone == Some(Tree::Orphans) && command.is_running();
-        if self.commands.values().any(orphaned) {
-            let mut shims: Vec<Pid> = self.retiring.iter().map(Child::pid).collect();
-            shims.extend(self.standby.as_ref().map(|standby| standby.shim.pid()));
-            let commands = &self.commands;
-            let is_shim = |pid| {
-                shims.contains(&pid) || commands.values().any(|command| shim_is(command, pid))
-            };
-            if reap::kill_orphans(is_shim) {
-                for command in self.commands.values_mut().filter(|command| orphaned(command)) {
-                    command.gone = Some(Tree::Gone);
-                }
-            }
-        }
+        // After the last words were heard: they may have made shims retire that are reaped already, and whose
+        // numbers others may have from now on.
+        self.retiring.retain(|shim| !ended.contains(&shim.pid()));
+        reap::wake(|pid| self.is_shim(pid));
+        self.kill_orphans();
         let ended = |command: &&Command| command.shim.is_none() && command.gone == Some(Tree::Gone);
         let ended: Vec<_> =
             self.commands.values().filter(ended).map(|command| command.id).collect();
         for id in ended {
             self.drain(id);
+        }
+    }
+
+    fn is_shim(&self, pid: Pid) -> bool {
+        self.ahead.pid() == Some(pid)
+            || self.retiring.iter().any(|shim| shim.pid() == pid)
+            || self.commands.values().any(|command| shim_is(command, pid))
+    }
+
+    /// Kills what has lost its shim, if a shim was lost.
+    fn kill_orphans(&mut self) {
+        let orphaned =
+            |command: &Command| command.gone == Some(Tree::Orphans) && command.is_running();
+        if !self.ahead.strays && !self.commands.values().any(orphaned) {
+            return;
+        }
+        if reap::kill_orphans(|pid| self.is_shim(pid)) {
+            self.ahead.strays = false;
+            for command in self.commands.values_mut().filter(|command| orphaned(command)) {
+                command.gone = Some(Tree::Gone);
+            }
         }
     }
 
@@ -354,14 +286,22 @@ impl Server {
         if self.nobody_came.is_some_and(|when| when <= now) {
             self.over = true;
         }
+        let mut observers = Vec::new();
         for command in self.commands.values_mut() {
             if let Some((_, due)) = command.due.filter(|(when, _)| *when <= now) {
-                if matches!(command.owner, Owner::Observer { .. }) {
-                    // A command may have stopped it. It goes with its shim, and its pipe with it.
-                    self.standby.take().map(|standby| standby.shim.signal(Signal::KILL));
-                }
                 command.come_due(due);
+                if matches!(command.owner, Owner::Observer { .. }) {
+                    observers.push(command.id);
+                }
             }
+        }
+        if !observers.is_empty() {
+            // Its shim waits for it, of no use to anyone.
+            self.ahead.give_up();
+            self.kill_orphans();
+        }
+        for id in observers {
+            self.give_observer_up(id);
         }
     }
 
@@ -421,7 +361,13 @@ impl Server {
             }
         }
         connection.socket.close(&self.epoll);
-        if self.first == Some(id) && self.plan.lifetime == Lifetime::UntilDisconnect {
+        let ends_with_first = match self.plan.lifetime {
+            Lifetime::UntilDisconnect => true,
+            // The host writes a pen down before it seals it. One that was left unsealed was never
+            // proven, and nobody would find it again.
+            Lifetime::Persistent => !self.sealed,
+        };
+        if self.first == Some(id) && ends_with_first {
             self.over = true;
         }
     }
@@ -432,6 +378,12 @@ impl Server {
             connection.fail(CONTROL, exec::failed(ErrorCode::Protocol, what));
         }
     }
+}
+
+/// Whether the map of users is the one that the host itself has: everybody is himself.
+fn has_host_ids() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 fn shim_is(command: &Command, pid: Pid) -> bool {

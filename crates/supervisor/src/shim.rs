@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use clawpen_os::events;
 use clawpen_os::namespaces::Namespaces;
-use clawpen_os::process::{self, Dumpable, ExitStatus, Forked, Pid, Reaped, Usage};
+use clawpen_os::process::{self, Dumpable, ExitStatus, Forked, Pid, Reaped, Signal, Usage};
 use clawpen_os::sockets;
 use clawpen_os::spawn::{SpawnError, Step};
 use clawpen_os::tree;
@@ -36,15 +36,29 @@ pub(crate) mod orders;
 
 /// How long the shim tries to end what the command left; process 1 takes over after it.
 const TREE_LIMIT: Duration = Duration::from_secs(5);
+/// `EMFILE`.
+const TOO_MANY_FILES: i32 = 24;
 /// Longer than any message.
 const MESSAGE: usize = 64;
 
 /// What a shim says.
 #[derive(Debug)]
 pub(crate) enum Said {
-    Started { pid: u32, pidfd: OwnedFd },
-    Failed { step: Step, errno: i32 },
-    Ended { end: End, usage: WireUsage, clean: bool },
+    Started {
+        pid: u32,
+        pidfd: OwnedFd,
+    },
+    Failed {
+        step: Step,
+        errno: i32,
+    },
+    /// Nothing, and it never will: it was killed before it had its order. Nothing has run.
+    NotTaken,
+    Ended {
+        end: End,
+        usage: WireUsage,
+        clean: bool,
+    },
 }
 
 /// What a shim is made for.
@@ -116,7 +130,12 @@ fn watch(prepared: Prepared, confinement: &Confinement, status: BorrowedFd<'_>) 
     };
     let mut message = vec![b's'];
     message.extend_from_slice(&child.pid().get().to_le_bytes());
-    sockets::send(status, &message, &[child.pidfd()])?;
+    if let Err(cause) = sockets::send(status, &message, &[child.pidfd()]) {
+        // Nobody could signal it. The kernel refuses when too many descriptors of this user are on their
+        // way, which may be the doing of others.
+        let _ = child.signal(Signal::KILL);
+        return fail(status, &SpawnError { step: Step::Clone, cause });
+    }
 
     let mut total = Total::default();
     let main = wait_for(child.pid(), &mut total)?;
@@ -186,7 +205,23 @@ pub(crate) fn is_connected(status: BorrowedFd<'_>) -> bool {
 /// The next thing a shim said; `None` if there is nothing (yet, or any more).
 pub(crate) fn hear(status: BorrowedFd<'_>) -> Option<Said> {
     let mut buffer = [0_u8; MESSAGE];
-    let message = sockets::receive(status, &mut buffer, 1).ok()?;
+    let mut received = sockets::receive(status, &mut buffer, 1);
+    if received.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionReset) {
+        // The kernel tells first, and once, that the other side closed with something unread: its order.
+        // What it said before is still there.
+        received = sockets::receive(status, &mut buffer, 1);
+        if received.as_ref().is_ok_and(|message| message.bytes == 0) {
+            return Some(Said::NotTaken);
+        }
+    }
+    let message = match received {
+        Ok(message) => message,
+        // There was no number left for the handle: a command that cannot be signalled is none.
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return Some(Said::Failed { step: Step::Clone, errno: TOO_MANY_FILES });
+        }
+        Err(_) => return None,
+    };
     let text = buffer.get(..message.bytes)?;
     match text.split_first()? {
         (b's', rest) => {

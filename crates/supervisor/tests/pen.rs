@@ -25,6 +25,9 @@ mod files;
 #[path = "pen/protocol.rs"]
 mod protocol;
 #[cfg(test)]
+#[path = "pen/standby.rs"]
+mod standby;
+#[cfg(test)]
 #[path = "pen/trees.rs"]
 mod trees;
 

@@ -99,6 +99,10 @@ pub struct Clawpen {
     /// Identity of the sandbox; absent for a session that runs on the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<Runtime>,
+    /// What is kept where, and what a change to the originals does; absent for a session that runs on
+    /// the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<Workspace>,
     /// What would stop the sandbox from being made.
     pub refusals: Vec<String>,
     pub warnings: Vec<String>,
@@ -120,6 +124,51 @@ pub struct Runtime {
     pub workspace_source: String,
     pub workspace_dir: String,
     pub mounts: Vec<Mount>,
+}
+
+/// What outlives what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Workspace {
+    /// The places a command can write to.
+    pub persists: Vec<Persists>,
+    /// What an admin's change to the originals does; absent where the sandbox works on them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub change_to_originals: Option<String>,
+    /// The seeded files; empty where none are copied.
+    pub seeds: Vec<Seed>,
+    /// What becomes of the copy when the sandbox is removed.
+    pub removed: Removal,
+}
+
+/// One place in the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Persists {
+    pub at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// `agent`, `copy`, `sync`, `read-only` or `sandbox`.
+    pub lasts: String,
+    pub meaning: String,
+}
+
+/// How a copy stands to its original.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Seed {
+    pub name: String,
+    pub standing: String,
+    pub meaning: String,
+}
+
+/// `workspaces` of `clawpen.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Removal {
+    pub removed: String,
+    pub after_days: u64,
+    pub trash_days: u64,
 }
 
 /// One host directory seen inside.

@@ -5,6 +5,10 @@
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "json")]
+pub mod audit;
+#[cfg(feature = "json")]
 pub mod explain;
 pub mod pen;
+#[cfg(feature = "json")]
+pub mod repair;
 pub mod supervisor;

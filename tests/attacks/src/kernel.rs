@@ -70,7 +70,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
 ];
 
 /// The kernel looked at our (wrong) arguments: the call itself is open.
-fn reached(result: std::io::Result<usize>) -> std::io::Result<usize> {
+pub(crate) fn reached(result: std::io::Result<usize>) -> std::io::Result<usize> {
     match result {
         Err(error)
             if matches!(

@@ -1,6 +1,6 @@
 //! The mount table and the root directory.
 
-use crate::system::{address, call, call3, judge, text};
+use crate::system::{HERE, address, call, call3, is_control, judge, mount_for_control, text};
 use crate::{Attack, Outcome};
 
 pub(crate) const ATTACKS: &[Attack] = &[
@@ -19,11 +19,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         about: "mount another /proc without masks",
         run: || mount("proc", "/mnt", "proc", 0),
     },
-    Attack {
-        name: "mount-overlay",
-        about: "mount an overlay",
-        run: || mount("overlay", "/mnt", "overlay", 0),
-    },
+    Attack { name: "mount-overlay", about: "mount an overlay", run: overlay },
     Attack {
         name: "remount-root-rw",
         about: "make the root writable",
@@ -32,7 +28,10 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "remount-usr-rw",
         about: "make /usr writable",
-        run: || mount("none", "/usr", "", libc::MS_REMOUNT | libc::MS_BIND),
+        run: || {
+            shut_usr_for_control();
+            mount("none", "/usr", "", libc::MS_REMOUNT | libc::MS_BIND)
+        },
     },
     Attack {
         name: "propagation",
@@ -80,12 +79,30 @@ fn mount(source: &str, target: &str, kind: &str, flags: libc::c_ulong) -> Outcom
     judge(&format!("mount on {target}"), call(libc::SYS_mount, args))
 }
 
+fn overlay() -> Outcome {
+    let (name, place) = (text("overlay"), text("/mnt"));
+    let layers = text("lowerdir=/usr:/etc");
+    let args = [address(&name), address(&place), address(&name), 1, address(&layers), 0];
+    judge("overlay on /mnt", call(libc::SYS_mount, args))
+}
+
+/// In a pen `/usr` is a mount that is read-only; outside it is part of the root.
+fn shut_usr_for_control() {
+    mount_for_control("/usr", "/usr", "", libc::MS_BIND);
+    mount_for_control("none", "/usr", "", libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY);
+}
+
 fn umount() -> Outcome {
     let proc = text("/proc");
     judge("umount /proc", call3(libc::SYS_umount2, address(&proc), 2, 0))
 }
 
+/// A pen starts us in its workspace, which is a mount.
 fn pivot() -> Outcome {
+    mount_for_control("/var/tmp", "/var/tmp", "", libc::MS_BIND);
+    if is_control() {
+        let _ = std::env::set_current_dir("/var/tmp");
+    }
     let here = text(".");
     judge("pivot_root", call3(libc::SYS_pivot_root, address(&here), address(&here), 0))
 }
@@ -101,46 +118,42 @@ fn fsopen() -> Outcome {
 
 fn open_tree() -> Outcome {
     let path = text("/usr");
-    let here = (libc::AT_FDCWD as isize).cast_unsigned();
-    judge("open_tree(OPEN_TREE_CLONE)", call3(libc::SYS_open_tree, here, address(&path), 1))
+    judge("open_tree(OPEN_TREE_CLONE)", call3(libc::SYS_open_tree, HERE, address(&path), 1))
 }
 
 fn mount_setattr() -> Outcome {
+    shut_usr_for_control();
     let (path, attr) = (text("/usr"), [0u64; 4]);
-    let here = (libc::AT_FDCWD as isize).cast_unsigned();
     // Clearing "read-only" is what an attacker wants.
     let attr = [attr[0], 1, attr[2], attr[3]];
-    let args = [here, address(&path), 0, attr.as_ptr() as usize, size_of_val(&attr), 0];
+    let args = [HERE, address(&path), 0, attr.as_ptr() as usize, size_of_val(&attr), 0];
     judge("mount_setattr(/usr, rw)", call(libc::SYS_mount_setattr, args))
 }
 
 fn move_mount() -> Outcome {
     let (from, to) = (text("/proc"), text("/mnt"));
-    let here = (libc::AT_FDCWD as isize).cast_unsigned();
     judge(
         "move_mount",
-        call(libc::SYS_move_mount, [here, address(&from), here, address(&to), 0, 0]),
+        call(libc::SYS_move_mount, [HERE, address(&from), HERE, address(&to), 0, 0]),
     )
 }
 
 fn fspick() -> Outcome {
     let path = text("/");
-    let here = (libc::AT_FDCWD as isize).cast_unsigned();
-    judge("fspick(/)", call3(libc::SYS_fspick, here, address(&path), 0))
+    judge("fspick(/)", call3(libc::SYS_fspick, HERE, address(&path), 0))
 }
 
 fn open_by_handle() -> Outcome {
     // The handle of an ext4 root: inode 2. Asking is the attack; the kernel checks the right first.
     let mut handle = [0u32; 6];
     (handle[0], handle[1], handle[2]) = (8, 1, 2);
-    let here = (libc::AT_FDCWD as isize).cast_unsigned();
     judge(
         "open_by_handle_at",
-        call3(libc::SYS_open_by_handle_at, here, handle.as_ptr() as usize, 0),
+        call3(libc::SYS_open_by_handle_at, HERE, handle.as_ptr() as usize, 0),
     )
 }
 
-fn create(path: &str) -> Outcome {
+pub(crate) fn create(path: &str) -> Outcome {
     let result = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
     if result.is_ok() {
         // Outside, where this is only the control, nothing stays behind.

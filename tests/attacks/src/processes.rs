@@ -82,7 +82,7 @@ fn stop_1() -> Outcome {
     victim(libc::SIGSTOP)
 }
 
-fn victim_number() -> usize {
+pub(crate) fn victim_number() -> usize {
     std::env::var("CANARY_PID").ok().and_then(|pid| pid.parse().ok()).unwrap_or(1)
 }
 

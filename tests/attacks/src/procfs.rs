@@ -1,6 +1,6 @@
 //! What /proc and /sys give away or take.
 
-use crate::system::{open_for_writing, read};
+use crate::system::{mount_for_control, open_for_writing, read, read_some};
 use crate::{Attack, Outcome};
 
 pub(crate) const ATTACKS: &[Attack] = &[
@@ -17,7 +17,10 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "binfmt-misc",
         about: "register an interpreter",
-        run: || open_for_writing("/proc/sys/fs/binfmt_misc/register"),
+        run: || {
+            mount_for_control("none", "/proc/sys/fs/binfmt_misc", "binfmt_misc", 0);
+            open_for_writing("/proc/sys/fs/binfmt_misc/register")
+        },
     },
     Attack {
         name: "sysrq-trigger",
@@ -30,7 +33,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
         run: || open_for_writing("/proc/sys/vm/drop_caches"),
     },
     Attack { name: "kcore", about: "read the kernel's memory", run: || read_some("/proc/kcore") },
-    Attack { name: "kallsyms", about: "read kernel addresses", run: || read("/proc/kallsyms") },
+    Attack { name: "kallsyms", about: "read kernel addresses", run: kallsyms },
     Attack { name: "keys", about: "list the kernel's keys", run: || read("/proc/keys") },
     Attack {
         name: "timer-list",
@@ -61,13 +64,28 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "proc-1-exe",
-        about: "overwrite the program of process 1",
-        run: || open_for_writing("/proc/1/exe"),
+        about: "get hold of the program of process 1",
+        run: || read_some("/proc/1/exe"),
     },
     Attack {
-        name: "self-exe-write",
-        about: "overwrite the program we run, seen from outside too",
-        run: || open_for_writing("/proc/self/exe"),
+        name: "proc-1-syscall",
+        about: "watch what process 1 waits for",
+        run: || read("/proc/1/syscall"),
+    },
+    Attack {
+        name: "oom-victim",
+        about: "have process 1 die first when memory ends",
+        run: oom_victim,
+    },
+    Attack {
+        name: "kpageflags",
+        about: "read what the machine's memory is used for",
+        run: || read_some("/proc/kpageflags"),
+    },
+    Attack {
+        name: "interrupts",
+        about: "count the machine's interrupts, and so its key strokes",
+        run: || read("/proc/interrupts"),
     },
     Attack { name: "host-processes", about: "see processes of the host", run: host_processes },
     Attack {
@@ -83,7 +101,18 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "sys-kernel-debug",
         about: "the kernel's debug files",
-        run: || read_directory("/sys/kernel/debug"),
+        run: || {
+            mount_for_control("none", "/sys/kernel/debug", "debugfs", 0);
+            read_directory("/sys/kernel/debug")
+        },
+    },
+    Attack {
+        name: "tracefs",
+        about: "trace the kernel",
+        run: || {
+            mount_for_control("none", "/sys/kernel/tracing", "tracefs", 0);
+            open_for_writing("/sys/kernel/tracing/trace_marker")
+        },
     },
     Attack {
         name: "sys-cgroup-write",
@@ -96,17 +125,6 @@ pub(crate) const ATTACKS: &[Attack] = &[
         run: || open_for_writing("/sys/kernel/uevent_helper"),
     },
 ];
-
-fn read_some(path: &str) -> Outcome {
-    use std::io::Read as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let file = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-    match file.and_then(|mut file| file.read(&mut [0; 64])) {
-        Ok(0) => Outcome::Blocked(format!("{path} is empty here")),
-        Ok(count) => Outcome::Escaped(format!("read {count} bytes of {path}")),
-        Err(error) => Outcome::Blocked(format!("{path}: {error}")),
-    }
-}
 
 fn read_directory(path: &str) -> Outcome {
     match std::fs::read_dir(path).map(Iterator::count) {
@@ -130,6 +148,26 @@ fn proc_1_fd() -> Outcome {
         return Outcome::Blocked("nothing of /proc/1/fd can be followed".to_owned());
     }
     Outcome::Escaped(format!("process 1 has open: {}", targets.join(" ")))
+}
+
+/// Only an address that is not zero tells anything.
+fn kallsyms() -> Outcome {
+    match std::fs::read_to_string("/proc/kallsyms") {
+        Ok(table) => {
+            let told = |line: &&str| !line.starts_with("0000000000000000");
+            match table.lines().find(told) {
+                Some(line) => Outcome::Escaped(format!("a symbol and its place: {line}")),
+                None => Outcome::Blocked("no symbol has a place".to_owned()),
+            }
+        }
+        Err(error) => Outcome::Blocked(error.to_string()),
+    }
+}
+
+fn oom_victim() -> Outcome {
+    let target = crate::processes::victim_number();
+    let path = format!("/proc/{target}/oom_score_adj");
+    crate::system::judge(&path, std::fs::write(&path, "1000"))
 }
 
 /// The host's process that the harness started and named, found in our own /proc.

@@ -58,6 +58,19 @@ pub(super) const RULES: &[Rule] = &[
         },
     },
     Rule {
+        name: "approvals-older-default-keeps-its-texts",
+        category: "resolve",
+        applies: |input| agent_key(input) == "main" && merges_texts(&input["file"]),
+        transform: |input, mut expected| {
+            let mut all = entries_of(&input["file"], &["*"]);
+            all.extend(entries_of(&input["file"], &["main", "default"]));
+            if problem_of(&input["file"]).is_none() {
+                expected["allowlist"] = all.into();
+            }
+            expected
+        },
+    },
+    Rule {
         name: "approvals-unknown-word-is-the-strictest",
         category: "resolve",
         applies: |input| problem_of(&input["file"]).is_none(),
@@ -185,10 +198,15 @@ fn merges_texts(file: &Value) -> bool {
 
 /// Both lists, texts made entries, the first of each pattern.
 fn merged_list(file: &Value) -> Value {
+    let merged = entries_of(file, &["main", "default"]);
+    if merged.is_empty() { Value::Null } else { merged.into() }
+}
+
+fn entries_of(file: &Value, keys: &[&str]) -> Vec<Value> {
     let mut seen = Vec::new();
     let mut merged = Vec::new();
-    for key in ["main", "default"] {
-        for item in file["agents"][key]["allowlist"].as_array().into_iter().flatten() {
+    for key in keys {
+        for item in file["agents"][*key]["allowlist"].as_array().into_iter().flatten() {
             let mut entry = match item.as_str() {
                 Some(text) => json!({ "pattern": text.trim() }),
                 None => item.clone(),
@@ -204,7 +222,7 @@ fn merged_list(file: &Value) -> Value {
             merged.push(entry);
         }
     }
-    if merged.is_empty() { Value::Null } else { merged.into() }
+    merged
 }
 
 fn agent_key(input: &Value) -> &str {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::agents::{self, is_agent_key, normalized};
 use super::{ANY, Rule};
 
 pub(super) const RULES: &[Rule] = &[
@@ -250,12 +251,6 @@ fn flag(input: &Value, name: &str) -> Option<String> {
     found.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
 }
 
-fn is_agent_key(session: &str) -> bool {
-    let session = session.to_lowercase();
-    let parts: Vec<&str> = session.split(':').filter(|part| !part.is_empty()).collect();
-    parts.len() >= 3 && parts[0] == "agent"
-}
-
 /// The config as a JSON5 reader that is not ours reads it; includes are not followed.
 fn config(input: &Value) -> Value {
     input["config"].as_str().and_then(|text| json_five::from_str(text).ok()).unwrap_or_default()
@@ -263,24 +258,7 @@ fn config(input: &Value) -> Value {
 
 /// The id of the agent that is meant when none is named.
 fn default_agent(input: &Value) -> String {
-    let config = config(input);
-    let agents = config["agents"]["list"].as_array().cloned().unwrap_or_default();
-    let marked = agents.iter().find(|agent| agent["default"] == true);
-    normalized(marked.or(agents.first()).and_then(|agent| agent["id"].as_str()).unwrap_or("main"))
-}
-
-/// An agent id in normal form, as the reference's documents describe it.
-fn normalized(id: &str) -> String {
-    let mut normal = String::new();
-    for c in id.trim().to_lowercase().chars() {
-        if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
-            normal.push(c);
-        } else if !normal.ends_with('\0') {
-            normal.push('\0');
-        }
-    }
-    let normal: String = normal.replace('\0', "-").trim_matches('-').chars().take(64).collect();
-    if normal.is_empty() { "main".to_owned() } else { normal }
+    agents::default_agent(&config(input))
 }
 
 /// Puts the sandbox settings of one agent into a recorded answer that speaks of another.

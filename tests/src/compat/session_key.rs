@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::Rule;
+use super::agents::{self, is_agent_key};
 
 /// The categories whose rows say everything about one session.
 const WHOLE: [&str; 4] = ["default-config", "default-agent", "global-scope", "main-key"];
@@ -27,7 +28,26 @@ pub(super) const RULES: &[Rule] = &[
     spawned_depth(WHOLE[2]),
     spawned_depth(WHOLE[3]),
     LONG_NAME,
+    own_directory(WHOLE[0]),
+    own_directory(WHOLE[1]),
+    own_directory(WHOLE[2]),
+    own_directory(WHOLE[3]),
 ];
+
+/// The shared sandbox does not get the directory that holds all others.
+const fn own_directory(category: &'static str) -> Rule {
+    Rule {
+        name: "a-shared-sandbox-has-its-own-directory",
+        category,
+        applies: |_| true,
+        transform: |_, mut expected| {
+            if expected["workspaceDirName"]["shared"] == "" {
+                expected["workspaceDirName"]["shared"] = json!("shared");
+            }
+            expected
+        },
+    }
+}
 
 /// A session whose key names no agent gets the sandbox of the agent whose policy it runs under.
 const fn keyless_owner(category: &'static str) -> Rule {
@@ -134,18 +154,11 @@ fn full_name(input: &Value) -> String {
 
 /// The id of the agent marked as default, else of the first one; rows have plain ids.
 fn default_agent(input: &Value) -> String {
-    let agents = input["config"]["agents"]["list"].as_array().map_or(&[][..], Vec::as_slice);
-    let marked = agents.iter().find(|agent| agent["default"] == true).or(agents.first());
-    marked.and_then(|agent| agent["id"].as_str()).unwrap_or("main").trim().to_lowercase()
+    agents::default_agent(&input["config"])
 }
 
 fn parts(key: &str) -> Vec<String> {
     key.to_lowercase().split(':').filter(|part| !part.is_empty()).map(str::to_owned).collect()
-}
-
-fn is_agent_key(key: &str) -> bool {
-    let parts = parts(key);
-    parts.len() >= 3 && parts[0] == "agent"
 }
 
 /// Puts another key, and the names that follow from it, in the place of one scope's.

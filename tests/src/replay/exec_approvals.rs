@@ -150,13 +150,13 @@ fn resolve(input: &Value, world: &World) -> Result<Value> {
     }))
 }
 
-fn host_context(input: &Value) -> Result<Value> {
-    let file = parse(&input["file"])?;
+/// Where a command of the gateway runs, asked for as the row's own `security` and `ask` say.
+pub(super) fn gateway(input: &Value, file: &ApprovalsFile, key: &AgentKey) -> Result<ExecDecision> {
     let exec = json!({ "host": "gateway", "security": input["security"], "ask": input["ask"] });
     let text = json!({ "tools": { "exec": exec } }).to_string();
     let config = Config::from_tree(json5::parse(&text, FileId(0))?.root, Vec::new());
     let none = Wishes::default();
-    let decision = exec_host::decide(&Situation {
+    Ok(exec_host::decide(&Situation {
         config: &config,
         agent: &AgentId::main(),
         sandbox: SessionSandbox::None,
@@ -164,8 +164,12 @@ fn host_context(input: &Value) -> Result<Value> {
         session: none,
         request: none,
         elevation: &Elevation::Off,
-        approvals: Ok(&file.policy(&agent(input))),
-    });
+        approvals: Ok(&file.policy(key)),
+    }))
+}
+
+fn host_context(input: &Value) -> Result<Value> {
+    let decision = gateway(input, &parse(&input["file"])?, &agent(input))?;
     Ok(match decision {
         ExecDecision::Gateway(exec) => json!({
             "hostSecurity": exec.security().value.as_str(),

@@ -120,8 +120,7 @@ fn whole(config: &Config, key: &str) -> Value {
         "scopeKey": by_scope(&|_, key| json!(key.as_str())),
         "scopeAgentId": {"session": owner(&scopes[0].1), "agent": owner(&scopes[1].1)},
         "containerName": by_scope(&|scope, key| json!(key.container_name(scope, PREFIX).as_str())),
-        "workspaceDirName":
-            by_scope(&|scope, key| json!(key.workspace_directory(scope).unwrap_or_default())),
+        "workspaceDirName": by_scope(&|scope, key| json!(key.workspace_directory(scope))),
         "storeKey": session.store_key().as_str(),
         "requestKey": key.map(SessionKey::request_key),
         "isSubagent": is(SessionKey::is_subagent),

@@ -2,4 +2,5 @@
 //! with stand-ins for the supervisor; [`pen`] is about what a command finds, with the real one.
 
 mod container;
+mod lifecycle;
 mod pen;

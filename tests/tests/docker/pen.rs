@@ -89,6 +89,23 @@ fn a_command_is_the_containers_user_with_its_variables_and_nothing_more() -> Res
 }
 
 #[test]
+fn what_the_engine_leaves_of_capabilities_is_given_up() -> Result<()> {
+    let Some(place) = Place::new()? else { return Ok(()) };
+    for config in
+        ["{capDrop: ['NET_RAW'], user: '1000:1000'}", "{capDrop: ['NET_RAW'], user: '0:0'}"]
+    {
+        let mut pen = start(&place, config)?;
+        let status = sh(&mut pen, "cat /proc/self/status")?;
+        for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            let line = format!("{set}:\t0000000000000000");
+            assert!(status.lines().any(|found| found == line), "{config}: {status}");
+        }
+        pen.remove()?;
+    }
+    Ok(())
+}
+
+#[test]
 fn an_images_user_is_found_by_name() -> Result<()> {
     let Some(place) = Place::new()? else { return Ok(()) };
     let mut pen = start(&place, "{user: 'games:audio'}")?;

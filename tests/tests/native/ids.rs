@@ -76,7 +76,7 @@ fn helpers_without_their_power_are_none() {
     assert_eq!(maps(&person), (vec![format!("{UID} {UID} 1")], UID));
     let config = "{defaults: {native: {require: ['subordinateIds']}}}";
     person.write(".openclaw/clawpen.json", config).unwrap();
-    let run = person.run(&["exec", "--", "true"]);
+    let run = person.run(&["exec", "--fresh", "--", "true"]);
     assert_eq!(run.code, Some(125), "{}", run.stderr);
     assert!(run.stderr.contains("`native.require` asks for subordinateIds"), "{}", run.stderr);
 }

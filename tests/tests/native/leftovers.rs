@@ -17,7 +17,8 @@ fn home(prefix: &str) -> Home {
 
 /// A pen in which something runs until somebody ends it.
 fn running(home: &Home, session: &str) -> (Child, BufReader<ChildStdout>) {
-    let args = ["exec", "--session", session, "--", "sh", "-c", "echo up; exec sleep 600"];
+    let args =
+        ["exec", "--fresh", "--session", session, "--", "sh", "-c", "echo up; exec sleep 600"];
     let mut child = home.command(&args).stdout(Stdio::piped()).spawn().unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -26,20 +27,27 @@ fn running(home: &Home, session: &str) -> (Child, BufReader<ChildStdout>) {
     (child, output)
 }
 
-/// Every control group whose name has this in it.
-fn groups(part: &str) -> Vec<PathBuf> {
-    fn walk(directory: &Path, part: &str, found: &mut Vec<PathBuf>) {
+/// What the pens of this home are called: their own directories.
+fn pens(home: &Home) -> Vec<String> {
+    let entries = fs::read_dir(home.path(".openclaw/clawpen/run")).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Every control group of these pens.
+fn groups(pens: &[String]) -> Vec<PathBuf> {
+    fn walk(directory: &Path, pens: &[String], found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                if entry.file_name().to_string_lossy().contains(part) {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if pens.iter().any(|pen| name == format!("clawpen-{pen}")) {
                     found.push(entry.path());
                 }
-                walk(&entry.path(), part, found);
+                walk(&entry.path(), pens, found);
             }
         }
     }
     let mut found = Vec::new();
-    walk(Path::new("/sys/fs/cgroup"), part, &mut found);
+    walk(Path::new("/sys/fs/cgroup"), pens, &mut found);
     found.sort();
     found
 }
@@ -49,15 +57,15 @@ fn is_empty(group: &Path) -> bool {
 }
 
 #[test]
-fn the_next_start_takes_away_the_groups_of_the_killed_and_no_others() {
-    let prefix = format!("left{}-", std::process::id());
-    let home = home(&prefix);
+fn the_next_call_takes_away_the_groups_of_the_killed_and_no_others() {
+    let home = home("left-");
     let (mut killed, _output) = running(&home, "agent:main:killed");
-    let left = groups(&prefix);
+    let left = groups(&pens(&home));
     assert!(left.len() >= 2, "{left:?}");
     let (mut lives, _other_output) = running(&home, "agent:main:lives");
-    let both = groups(&prefix);
-    let living: Vec<PathBuf> = both.into_iter().filter(|group| !left.contains(group)).collect();
+    let both = pens(&home);
+    let living: Vec<PathBuf> =
+        groups(&both).into_iter().filter(|group| !left.contains(group)).collect();
     assert_eq!(living.len(), left.len());
 
     killed.kill().unwrap();
@@ -68,11 +76,11 @@ fn the_next_start_takes_away_the_groups_of_the_killed_and_no_others() {
         assert!(Instant::now() < deadline, "the pen outlived its maker");
         std::thread::yield_now();
     }
-    assert_eq!(groups(&prefix).len(), left.len() + living.len());
+    assert_eq!(groups(&both).len(), left.len() + living.len());
 
-    let next = home.run(&["exec", "--session", "agent:main:next", "--", "true"]);
+    let next = home.run(&["sandbox", "prune"]);
     assert_eq!(next.code, Some(0), "{}", next.stderr);
-    assert_eq!(groups(&prefix), living);
+    assert_eq!(groups(&both), living);
     assert!(lives.try_wait().unwrap().is_none());
     lives.kill().unwrap();
     lives.wait().unwrap();
@@ -80,17 +88,16 @@ fn the_next_start_takes_away_the_groups_of_the_killed_and_no_others() {
         assert!(Instant::now() < deadline, "the pen outlived its maker");
         std::thread::yield_now();
     }
-    let last = home.run(&["exec", "--session", "agent:main:last", "--", "true"]);
+    let last = home.run(&["sandbox", "prune"]);
     assert_eq!(last.code, Some(0), "{}", last.stderr);
-    assert_eq!(groups(&prefix), Vec::<PathBuf>::new());
+    assert_eq!(groups(&both), Vec::<PathBuf>::new());
+    assert_eq!(pens(&home), Vec::<String>::new());
 }
 
 #[test]
 fn a_pen_that_ends_as_it_should_leaves_nothing() {
-    let prefix = format!("ends{}-", std::process::id());
-    let home = home(&prefix);
-    assert_eq!(home.run(&["exec", "--", "true"]).code, Some(0));
-    assert_eq!(home.run(&["exec", "--", "sh", "-c", "kill -9 $$"]).code, Some(137));
-    assert_eq!(groups(&prefix), Vec::<PathBuf>::new());
-    assert_eq!(fs::read_dir(home.path(".openclaw/clawpen/run")).unwrap().count(), 0);
+    let home = home("ends-");
+    assert_eq!(home.run(&["exec", "--fresh", "--", "true"]).code, Some(0));
+    assert_eq!(home.run(&["exec", "--fresh", "--", "sh", "-c", "kill -9 $$"]).code, Some(137));
+    assert_eq!(pens(&home), Vec::<String>::new());
 }

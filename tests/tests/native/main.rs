@@ -4,4 +4,5 @@
 
 mod ids;
 mod leftovers;
+mod procfs;
 mod rootfs;

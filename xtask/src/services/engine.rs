@@ -20,6 +20,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::packages::find;
+use crate::tools::run;
 
 const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -99,6 +100,7 @@ impl Ours {
             }
         }
         // Nothing of a stopped engine is of use; a new one makes its own.
+        unmount_below(&self.runtime)?;
         fs::remove_dir_all(&self.runtime)
             .with_context(|| format!("cannot remove {}", self.runtime.display()))
     }
@@ -171,6 +173,7 @@ fn runtime_directory(directory: &Path) -> Result<PathBuf> {
         runtime = Path::new("/run").join(format!("clawpen-{:016x}", hash.finish()));
     }
     // The lock is ours, so whatever is there was left by a run that was killed.
+    unmount_below(&runtime)?;
     match fs::remove_dir_all(&runtime) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(error).with_context(|| format!("cannot remove {}", runtime.display()));
@@ -180,6 +183,17 @@ fn runtime_directory(directory: &Path) -> Result<PathBuf> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&runtime);
     made.with_context(|| runtime.display().to_string())?;
     Ok(runtime)
+}
+
+/// An engine that was killed leaves the file of its network namespace mounted.
+fn unmount_below(directory: &Path) -> Result<()> {
+    let mounts =
+        fs::read_to_string("/proc/self/mountinfo").context("cannot read what is mounted")?;
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(Path::new);
+    for point in points.filter(|point| point.starts_with(directory)) {
+        run(Command::new("umount").arg("--lazy").arg(point))?;
+    }
+    Ok(())
 }
 
 fn wait_until_ready(process: &mut Child, ready: &UnixDatagram) -> Result<()> {

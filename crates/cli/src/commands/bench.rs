@@ -4,6 +4,7 @@
 //! The measuring runs in a child of its own with a state directory that is thrown away, so that no
 //! config and no workspace of the user is read or touched.
 
+mod docker;
 mod jobs;
 mod numbers;
 mod rivals;
@@ -78,7 +79,7 @@ fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> BenchError {
 
 pub(crate) fn run(args: &BenchArgs, output: &Output) -> Result<Outcome, CommandError> {
     if std::env::var_os(CHILD).is_none() {
-        return outer(output);
+        return outer(args, output);
     }
     if cfg!(debug_assertions) {
         output.note("note: this is no release build; the figures mean little");
@@ -100,14 +101,19 @@ pub(crate) fn run(args: &BenchArgs, output: &Output) -> Result<Outcome, CommandE
 }
 
 /// Runs ourselves again with a state directory of its own, and clears up whatever happens to it.
-fn outer(output: &Output) -> Result<Outcome, CommandError> {
+fn outer(args: &BenchArgs, output: &Output) -> Result<Outcome, CommandError> {
     let state = Scratch::make()?;
+    // A file that is there: without one every round would begin with a warning.
+    let config = state.0.join("openclaw.json");
+    let text = config_text(&args.image);
+    std::fs::write(&config, text)
+        .map_err(|cause| CommandError::Write { path: config.display().to_string(), cause })?;
     let us = std::env::current_exe()?;
     let status = std::process::Command::new(us)
         .args(std::env::args_os().skip(1))
         .env(CHILD, "1")
         .env("OPENCLAW_STATE_DIR", &state.0)
-        .env("OPENCLAW_CONFIG_PATH", state.0.join("openclaw.json"))
+        .env("OPENCLAW_CONFIG_PATH", &config)
         .status()?;
     drop(state);
     let Some(code) = status.code() else {
@@ -115,6 +121,16 @@ fn outer(output: &Output) -> Result<Outcome, CommandError> {
         return Ok(Outcome::Code(exit::ERROR));
     };
     Ok(Outcome::Code(u8::try_from(code).unwrap_or(exit::ERROR)))
+}
+
+/// Pens as everyone gets them, and an agent whose sandbox is a container: native knows no images.
+fn config_text(image: &str) -> String {
+    let container = json!({ "backend": "docker", "docker": { "image": image } });
+    json!({ "agents": {
+        "defaults": { "sandbox": { "backend": "native" } },
+        "list": [{ "id": "bench" }, { "id": docker::AGENT, "sandbox": container }],
+    } })
+    .to_string()
 }
 
 /// A directory that goes with its value.

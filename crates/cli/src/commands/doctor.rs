@@ -9,11 +9,10 @@ use clawpen_rules::backend::Backend;
 use clawpen_rules::facts::floor;
 use clawpen_rules::native::ids::Helpers;
 use clawpen_rules::native::{KEYS, Meaning, Support};
-use clawpen_wire::pen::Lifetime;
 use serde_json::json;
 
 use super::CommandError;
-use super::exec::prepare;
+use super::exec::without_yard;
 use crate::args::{DoctorArgs, Format};
 use crate::exit::{self, Outcome};
 use crate::output::{Output, safe};
@@ -68,20 +67,15 @@ struct Used {
 /// The only proof that a sandbox can be had is to have one: makes it, and removes it.
 fn attempt(args: &DoctorArgs, output: &Output) -> Result<Used, String> {
     let told = |error: CommandError| error.report();
-    let prepared = prepare(&args.target, output).map_err(told)?;
+    let (_, prepared) = without_yard(&args.target, output).map_err(told)?;
+    let prepared = prepared.map_err(|error| told(CommandError::Open(error)))?;
     let backend = match &prepared.plan {
         Plan::Native(_) => Backend::Native,
         Plan::Docker(_) => Backend::Docker,
     };
     let engines = Engines::default();
-    let sandbox = prepared
-        .open(&engines, Lifetime::UntilDisconnect)
-        .map_err(|error| told(CommandError::Open(error)))?;
-    let used = Used {
-        backend,
-        name: prepared.explanation.runtime.name.as_str().to_owned(),
-        facts: sandbox.facts().len(),
-    };
+    let sandbox = prepared.make(&engines).map_err(|error| told(CommandError::Open(error)))?;
+    let used = Used { backend, name: prepared.name().to_owned(), facts: sandbox.facts().len() };
     sandbox.remove().map_err(|error| crate::config_report::chain(&error))?;
     Ok(used)
 }

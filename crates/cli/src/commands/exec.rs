@@ -9,17 +9,19 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clawpen_engine::backend::{Engines, Sandbox};
-use clawpen_engine::call::{self, Prepared, Target};
+use clawpen_engine::audit::{Door, Ending};
+use clawpen_engine::backend::Sandbox;
+use clawpen_engine::call::{self, About, Done, Keeping, Open, OpenError, Prepared, Tally, Target};
 use clawpen_engine::channel::{CallError, Captured, Command};
-use clawpen_engine::config_store;
+use clawpen_engine::config_store::{self, Store};
+use clawpen_engine::lifecycle::How;
 use clawpen_engine::terminal::{self, RawMode, Source, Streams, Tty};
-use clawpen_wire::pen::Lifetime;
+use clawpen_engine::yard::Yard;
 use clawpen_wire::supervisor::{End, EnvVar, ErrorCode, Exited, StdinMode};
 use serde_json::json;
 
 use super::CommandError;
-use crate::args::{ExecArgs, ShellArgs, TargetArgs};
+use crate::args::{ExecArgs, Format, ShellArgs, TargetArgs};
 use crate::exit::{self, Outcome};
 use crate::output::{Output, safe};
 
@@ -27,6 +29,8 @@ use crate::output::{Output, safe};
 const JSON_BYTES: usize = 16 << 20;
 /// Input taken for `--json`.
 const JSON_INPUT: u64 = 64 << 20;
+/// Output kept of a background command.
+const KEPT_BYTES: u32 = 1 << 20;
 /// A command that times out may tidy up for so long.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -40,7 +44,14 @@ pub(crate) fn run(args: &ExecArgs, output: &Output) -> Outcome {
         input,
         terminal: if args.tty { Wants::Input } else { Wants::Nothing },
     };
-    let done = if args.json {
+    let done = if args.background.background {
+        in_background(
+            &job,
+            &args.target,
+            if args.json { Format::Json } else { Format::Text },
+            output,
+        )
+    } else if args.json {
         as_json(&job, &args.target, output)
     } else {
         in_sandbox(&job, &args.target, output)
@@ -85,20 +96,73 @@ fn failed(error: &CommandError, output: &Output) -> Outcome {
     Outcome::Code(exit::NO_SANDBOX)
 }
 
-/// Finds the session's sandbox and whether it may be made.
-pub(crate) fn prepare(args: &TargetArgs, output: &Output) -> Result<Prepared, CommandError> {
+/// A session's sandbox, decided, and the state directory it belongs to.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) store: Store,
+    pub(crate) prepared: Prepared,
+    pub(crate) yard: Yard,
+}
+
+/// Finds the session's sandbox and whether it may be made; touches nothing.
+pub(crate) fn without_yard(
+    args: &TargetArgs,
+    output: &Output,
+) -> Result<(Store, Result<Prepared, OpenError>), CommandError> {
     let store = config_store::open()?;
     let files = store.loaded.config.files();
     for warning in store.warnings() {
         let text = crate::config_report::warning_text(warning, files, &store.locations);
         output.note(&format!("warning: {text}"));
     }
-    let target = Target {
+    let prepared = call::prepare(&store, &target(args));
+    Ok((store, prepared))
+}
+
+fn target(args: &TargetArgs) -> Target<'_> {
+    Target {
         session: args.subject.session.as_deref(),
         agent: args.subject.agent.as_deref(),
         backend: args.backend.as_deref(),
-    };
-    Ok(call::prepare(&store, &target)?)
+    }
+}
+
+/// The same, ready to run a call. What is refused is recorded too.
+pub(crate) fn prepare(args: &TargetArgs, output: &Output) -> Result<Opened, CommandError> {
+    let (store, prepared) = without_yard(args, output)?;
+    let yard = Yard::open(&store.locations.state_dir)?;
+    match prepared {
+        Ok(prepared) => Ok(Opened { store, prepared, yard }),
+        Err(error) => {
+            call::record_refusal(&yard, &target(args), &about(args, "exec"), &error)?;
+            Err(error.into())
+        }
+    }
+}
+
+/// What kind of call this is.
+pub(crate) fn about<'a>(args: &TargetArgs, tool: &'a str) -> About<'a> {
+    let keeping = if args.fresh { Keeping::Fresh } else { Keeping::Scope };
+    About { door: Door::Cli, tool, keeping }
+}
+
+impl Opened {
+    /// Runs one call, tells what is worth telling of its sandbox, and tidies up now and then.
+    pub(crate) fn run<T>(
+        &self,
+        about: &About<'_>,
+        output: &Output,
+        job: impl FnOnce(&mut Open<'_>, &mut Tally) -> T,
+    ) -> Result<Done<T>, CommandError> {
+        let done = call::run(&self.yard, &self.prepared, about, job)?;
+        if let Some(How::KeptStale(stale)) = &done.how {
+            output.note(&format!("note: {}", safe(&stale.to_string())));
+        }
+        for note in done.notes.iter().chain(&call::tidy_now_and_then(&self.yard, &self.store)) {
+            output.note(&format!("warning: {}", safe(note)));
+        }
+        Ok(done)
+    }
 }
 
 /// A path of the sandbox as it was typed; a relative one begins at the working directory.
@@ -146,17 +210,48 @@ fn in_sandbox(
     target: &TargetArgs,
     output: &Output,
 ) -> Result<Outcome, CommandError> {
-    let prepared = prepare(target, output)?;
-    let command = command(job, &prepared, output)?;
-    let engines = Engines::default();
-    let mut sandbox = prepared.open(&engines, Lifetime::UntilDisconnect)?;
-    let ended = attended(job, &command, &mut sandbox);
-    finish(sandbox, output);
-    outcome(ended, &command, output)
+    let opened = prepare(target, output)?;
+    let command = command(job, &opened.prepared, output)?;
+    let done = opened.run(&about(target, "exec"), output, |open, tally| {
+        attended(job, &command, open.sandbox(), tally)
+    })?;
+    outcome(done.value, &command, output)
+}
+
+/// Leaves the command running in the scope's sandbox.
+fn in_background(
+    job: &Job<'_>,
+    target: &TargetArgs,
+    format: Format,
+    output: &Output,
+) -> Result<Outcome, CommandError> {
+    let opened = prepare(target, output)?;
+    let command = command(job, &opened.prepared, output)?;
+    let done = opened.run(&about(target, "exec"), output, |open, _| {
+        open.sandbox().channel().and_then(|channel| channel.start(&command, KEPT_BYTES))
+    })?;
+    let started = match done.value {
+        Ok(started) => started,
+        Err(error) => return not_run(error, &command, output),
+    };
+    match format {
+        Format::Text => output.lines(&[started.process.to_string()])?,
+        Format::Json => output.json(&json!({
+            "process": started.process,
+            "pid": started.pid,
+            "sandbox": { "backend": done.backend.as_str(), "name": opened.prepared.name() },
+        }))?,
+    }
+    Ok(Outcome::Done)
 }
 
 /// Runs the command with our streams; the terminal is as it was when this returns, however it does.
-fn attended(job: &Job<'_>, command: &Command, sandbox: &mut Sandbox) -> Result<Exited, CallError> {
+fn attended(
+    job: &Job<'_>,
+    command: &Command,
+    sandbox: &mut Sandbox,
+    tally: &mut Tally,
+) -> Result<Exited, CallError> {
     let (stdin, stdout) = (io::stdin(), io::stdout());
     let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
     let source = match job.input {
@@ -172,16 +267,21 @@ fn attended(job: &Job<'_>, command: &Command, sandbox: &mut Sandbox) -> Result<E
     let is_raw =
         job.input == Wants::Input && command.tty.is_some() && terminal::is_terminal(stdin.as_fd());
     let raw = if is_raw { RawMode::enter(stdin.as_fd()).ok() } else { None };
-    let ended = sandbox.channel()?.exec(command, &mut streams);
+    let channel = sandbox.channel()?;
+    let ended = channel.exec(command, &mut tally.count(&mut streams));
     drop(raw);
+    note_end(&ended, tally);
     ended
 }
 
-/// The sandbox was for this command only.
-fn finish(sandbox: Sandbox, output: &Output) {
-    if let Err(error) = sandbox.remove() {
-        output.note(&crate::config_report::chain(&error).replacen("error", "warning", 1));
-    }
+/// How it ended, for the record.
+fn note_end(ended: &Result<Exited, CallError>, tally: &mut Tally) {
+    tally.ending = match ended {
+        Ok(exited) => Some(call::ending(exited)),
+        // It did not start, and said so.
+        Err(error) if error.failure().is_some() => None,
+        Err(_) => Some(Ending::Lost),
+    };
 }
 
 fn outcome(
@@ -229,20 +329,21 @@ fn is_broken_pipe(error: &CallError) -> bool {
 }
 
 fn as_json(job: &Job<'_>, target: &TargetArgs, output: &Output) -> Result<Outcome, CommandError> {
-    let prepared = prepare(target, output)?;
-    let command = command(job, &prepared, output)?;
+    let opened = prepare(target, output)?;
+    let command = command(job, &opened.prepared, output)?;
     let mut captured = Captured::new(JSON_BYTES);
     if job.input == Wants::Input {
         let mut input = Vec::new();
         io::stdin().lock().take(JSON_INPUT).read_to_end(&mut input)?;
         captured = captured.with_input(input);
     }
-    let engines = Engines::default();
-    let mut sandbox = prepared.open(&engines, Lifetime::UntilDisconnect)?;
-    let ended = sandbox.channel().and_then(|channel| channel.exec(&command, &mut captured));
-    let backend = sandbox.backend().as_str();
-    finish(sandbox, output);
-    let exited = match ended {
+    let done = opened.run(&about(target, "exec"), output, |open, tally| {
+        let channel = open.sandbox().channel()?;
+        let ended = channel.exec(&command, &mut tally.count(&mut captured));
+        note_end(&ended, tally);
+        ended
+    })?;
+    let exited = match done.value {
         Ok(exited) => exited,
         Err(error) => return not_run(error, &command, output),
     };
@@ -265,8 +366,8 @@ fn as_json(job: &Job<'_>, target: &TargetArgs, output: &Output) -> Result<Outcom
             "maxRssKib": exited.usage.max_rss_kib,
         },
         "sandbox": {
-            "backend": backend,
-            "name": prepared.explanation.runtime.name.as_str(),
+            "backend": done.backend.as_str(),
+            "name": opened.prepared.name(),
         },
     }))?;
     Ok(Outcome::Code(code))

@@ -179,6 +179,9 @@ fn reasons(
         }
         lines.push(String::new());
     }
+    if let Some(workspace) = &clawpen.workspace {
+        persistence(workspace, lines, output);
+    }
     let is_sandboxed = explanation.is_sandboxed();
     for (title, entries) in [
         (
@@ -194,6 +197,21 @@ fn reasons(
         lines.extend(entries.iter().map(|entry| format!("  - {}", safe(entry))));
         lines.push(String::new());
     }
+}
+
+/// What outlives what, and how the seeded files stand.
+fn persistence(workspace: &wire::Workspace, lines: &mut Vec<String>, output: &Output) {
+    lines.push(output.bold("What persists:"));
+    let width = workspace.persists.iter().map(|place| place.at.chars().count()).max().unwrap_or(0);
+    for place in &workspace.persists {
+        lines.push(format!("  {:width$}  {}", safe(&place.at), place.meaning));
+    }
+    let width = workspace.seeds.iter().map(|seed| seed.name.len()).max().unwrap_or(0);
+    for seed in &workspace.seeds {
+        lines.push(format!("  {:width$}  {}: {}", seed.name, seed.standing, seed.meaning));
+    }
+    lines.extend(workspace.change_to_originals.iter().map(|text| format!("  {}", safe(text))));
+    lines.push(String::new());
 }
 
 /// The values that somebody set, and the five that matter most.

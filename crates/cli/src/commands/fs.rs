@@ -4,18 +4,16 @@ use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use clawpen_engine::backend::Engines;
 use clawpen_engine::call::Prepared;
 use clawpen_engine::channel::{CallError, Channel, WriteOptions};
 use clawpen_engine::transfer::{Progress, Transfer, Trees};
-use clawpen_wire::pen::Lifetime;
 use clawpen_wire::supervisor::{
     Depth, Entry, FileKind, Links, Listing, Metadata, OnExisting, Place, StatResult, WriteMode,
 };
 use serde_json::{Value, json};
 
 use super::CommandError;
-use super::exec::{inside, prepare};
+use super::exec::{about, inside, prepare};
 use crate::args::{Format, FsCommand, TargetArgs};
 use crate::exit::{self, Outcome};
 use crate::output::{Output, safe};
@@ -29,27 +27,31 @@ const REDRAW: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(command: FsCommand, output: &Output) -> Result<Outcome, CommandError> {
     match command {
-        FsCommand::Read { path, offset, length, target } => with(&target, output, |pen| {
+        FsCommand::Read { path, offset, length, target } => with("read", &target, output, |pen| {
             let place = pen.place(&path);
             let length = length.unwrap_or(u64::MAX);
             let mut stdout = io::stdout().lock();
             let read = pen.channel.read(place, offset, length, &mut stdout);
             io::Write::flush(&mut stdout)?;
+            pen.bytes_out = read.as_ref().map_or(0, |count| *count);
             read.map(drop).or_else(reader_left).map_err(failed("read", &path))
         }),
-        FsCommand::Write { path, append, new, parents, target } => with(&target, output, |pen| {
-            let mode = match (append, new) {
-                (true, _) => WriteMode::Append,
-                (false, true) => WriteMode::Create,
-                (false, false) => WriteMode::Replace,
-            };
-            let options =
-                WriteOptions { mode, parents: parents.wanted(), ..WriteOptions::default() };
-            let place = pen.place(&path);
-            let written = pen.channel.write(place, options, &mut io::stdin().lock());
-            written.map(drop).map_err(failed("write", &path))
-        }),
-        FsCommand::Ls { path, long, format, target } => with(&target, output, |pen| {
+        FsCommand::Write { path, append, new, parents, target } => {
+            with("write", &target, output, |pen| {
+                let mode = match (append, new) {
+                    (true, _) => WriteMode::Append,
+                    (false, true) => WriteMode::Create,
+                    (false, false) => WriteMode::Replace,
+                };
+                let options =
+                    WriteOptions { mode, parents: parents.wanted(), ..WriteOptions::default() };
+                let place = pen.place(&path);
+                let written = pen.channel.write(place, options, &mut io::stdin().lock());
+                pen.bytes_in = written.as_ref().map_or(0, |written| written.bytes);
+                written.map(drop).map_err(failed("write", &path))
+            })
+        }
+        FsCommand::Ls { path, long, format, target } => with("read", &target, output, |pen| {
             let path = path.clone().unwrap_or_default();
             let wants_more = long || format.format() == Format::Json;
             let listing = if wants_more { Listing::Full } else { Listing::Names };
@@ -68,7 +70,7 @@ pub(crate) fn run(command: FsCommand, output: &Output) -> Result<Outcome, Comman
             }
             Ok(())
         }),
-        FsCommand::Stat { path, format, target } => with(&target, output, |pen| {
+        FsCommand::Stat { path, format, target } => with("read", &target, output, |pen| {
             let found = pen.channel.stat(pen.place(&path), Links::Report);
             let found = found.map_err(failed("look at", &path))?;
             match format.format() {
@@ -77,20 +79,20 @@ pub(crate) fn run(command: FsCommand, output: &Output) -> Result<Outcome, Comman
             }
             Ok(())
         }),
-        FsCommand::Rm { path, recursive, target } => with(&target, output, |pen| {
+        FsCommand::Rm { path, recursive, target } => with("write", &target, output, |pen| {
             let depth = if recursive { Depth::Tree } else { Depth::One };
             pen.channel.remove(pen.place(&path), depth).map_err(failed("remove", &path))
         }),
-        FsCommand::Mv { from, to, force, target } => with(&target, output, |pen| {
+        FsCommand::Mv { from, to, force, target } => with("write", &target, output, |pen| {
             let existing = if force { OnExisting::Replace } else { OnExisting::Refuse };
             let moved = pen.channel.rename(pen.place(&from), pen.place(&to), existing);
             moved.map_err(failed("move", &from))
         }),
-        FsCommand::Mkdir { path, parents, target } => with(&target, output, |pen| {
+        FsCommand::Mkdir { path, parents, target } => with("write", &target, output, |pen| {
             let made = pen.channel.mkdir(pen.place(&path), 0o755, parents.wanted());
             made.map_err(failed("make", &path))
         }),
-        FsCommand::Cp { from, to, recursive, target } => with(&target, output, |pen| {
+        FsCommand::Cp { from, to, recursive, target } => with("write", &target, output, |pen| {
             let trees = if recursive { Trees::Copy } else { Trees::Refuse };
             copy(pen, &from, &to, trees, output)
         }),
@@ -101,6 +103,9 @@ pub(crate) fn run(command: FsCommand, output: &Output) -> Result<Outcome, Comman
 struct Pen<'a> {
     prepared: &'a Prepared,
     channel: &'a mut Channel,
+    /// For the record: what went in and what came out.
+    bytes_in: u64,
+    bytes_out: u64,
 }
 
 impl Pen<'_> {
@@ -109,27 +114,30 @@ impl Pen<'_> {
     }
 }
 
-/// Opens the sandbox, does one thing, removes it. Without a sandbox the code is that of `exec`.
+/// Does one thing in the session's sandbox. Without a sandbox the code is that of `exec`.
 fn with(
+    tool: &'static str,
     target: &TargetArgs,
     output: &Output,
     job: impl FnOnce(&mut Pen<'_>) -> Result<(), CommandError>,
 ) -> Result<Outcome, CommandError> {
-    let engines = Engines::default();
-    let opened = prepare(target, output).and_then(|prepared| {
-        let sandbox = prepared.open(&engines, Lifetime::UntilDisconnect)?;
-        Ok((prepared, sandbox))
+    let ran = prepare(target, output).and_then(|opened| {
+        opened.run(&about(target, tool), output, |open, tally| {
+            let channel =
+                open.sandbox().channel().map_err(failed("reach", Path::new("the sandbox")))?;
+            let mut pen = Pen { prepared: &opened.prepared, channel, bytes_in: 0, bytes_out: 0 };
+            let done = job(&mut pen);
+            (tally.bytes_in, tally.bytes_out) = (pen.bytes_in, pen.bytes_out);
+            done
+        })
     });
-    let (prepared, mut sandbox) = match opened {
-        Ok(opened) => opened,
+    match ran {
+        Ok(done) => done.value.map(|()| Outcome::Done),
         Err(error) => {
             output.note(&error.report());
-            return Ok(Outcome::Code(exit::NO_SANDBOX));
+            Ok(Outcome::Code(exit::NO_SANDBOX))
         }
-    };
-    let channel = sandbox.channel().map_err(failed("reach", Path::new("the sandbox")))?;
-    job(&mut Pen { prepared: &prepared, channel })?;
-    Ok(Outcome::Done)
+    }
 }
 
 fn failed(what: &'static str, path: &Path) -> impl FnOnce(CallError) -> CommandError {

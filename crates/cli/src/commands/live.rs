@@ -1,15 +1,18 @@
 //! `clawpen sandbox explain --live`: starts the session's sandbox and shows what was asked beside
 //! what is found in it.
 
-use clawpen_engine::backend::{Engines, Sandbox};
-use clawpen_engine::call::OpenError;
+use clawpen_engine::backend::{Plan, Sandbox};
+use clawpen_engine::call::{Open, OpenError, Prepared};
+use clawpen_engine::registry::Identity;
+use clawpen_engine::yard::Yard;
 use clawpen_rules::facts::{Holds, Line, Need, floor};
 use clawpen_wire::pen::Lifetime;
 use serde_json::{Value, json};
 
 use super::CommandError;
-use super::exec::prepare;
+use super::exec::{about, prepare};
 use crate::args::{ExplainArgs, TargetArgs};
+use crate::config_report::chain;
 use crate::exit::Outcome;
 use crate::output::{Output, safe};
 
@@ -17,22 +20,20 @@ use crate::output::{Output, safe};
 const WIDEST: usize = 36;
 
 pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<Outcome, CommandError> {
-    let target = TargetArgs { subject: args.subject.clone(), backend: None };
-    let prepared = prepare(&target, output)?;
-    let engines = Engines::default();
-    let mut sandbox = prepared.open(&engines, Lifetime::UntilDisconnect)?;
-    let lines = match &mut sandbox {
-        Sandbox::Native(pen) => {
-            pen.look_again().map_err(|error| OpenError::Refused(vec![error.to_string()]))?
-        }
-        Sandbox::Docker(_) => sandbox.facts().to_vec(),
-    };
-    let backend = sandbox.backend();
+    let target = TargetArgs { subject: args.subject.clone(), ..TargetArgs::default() };
+    let opened = prepare(&target, output)?;
+    let prepared = &opened.prepared;
+    let done = opened.run(&about(&target, "explain"), output, |open, _| {
+        let lines = look(open, prepared, &opened.yard)?;
+        Ok::<_, OpenError>((lines, open.sandbox().first_process()))
+    })?;
+    let backend = done.backend;
+    let (lines, first_process) = done.value?;
     if args.json {
         output.json(&json!({
             "backend": backend.as_str(),
-            "sandbox": prepared.explanation.runtime.name.as_str(),
-            "firstProcess": sandbox.first_process(),
+            "sandbox": prepared.name(),
+            "firstProcess": first_process,
             "floor": floor(backend).holds,
             "notPromised": floor(backend).not,
             "facts": lines.iter().map(line_json).collect::<Vec<_>>(),
@@ -40,14 +41,32 @@ pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<Outcome, Comman
     } else {
         let mut shown = vec![output.bold(&format!(
             "In force in {} ({}, process {}):",
-            safe(prepared.explanation.runtime.name.as_str()),
+            safe(prepared.name()),
             backend.as_str(),
-            sandbox.first_process()
+            first_process
         ))];
         shown.extend(table(&lines, output));
         output.lines(&shown)?;
     }
     Ok(Outcome::Done)
+}
+
+/// What is in force now, in a sandbox that was just made or has been there for a week.
+fn look(open: &mut Open<'_>, prepared: &Prepared, yard: &Yard) -> Result<Vec<Line>, OpenError> {
+    let identity = open.identity().cloned();
+    let refused = |error: &dyn std::error::Error| OpenError::Refused(vec![chain(error)]);
+    match (open.sandbox(), &prepared.plan, identity) {
+        (Sandbox::Native(pen), Plan::Native(plan), _) => {
+            let request = plan.request(prepared.place(), Lifetime::Persistent);
+            pen.look_again(&request).map_err(|error| refused(&error))
+        }
+        (Sandbox::Docker(pen), Plan::Docker(spec), Some(Identity::Docker(identity))) => {
+            let engine = yard.engines.docker(&yard.state_dir).map_err(|error| refused(&error))?;
+            let looked = pen.look_again(&engine, spec, &identity.container_id);
+            looked.map_err(|error| refused(&error))
+        }
+        (sandbox, _, _) => Ok(sandbox.facts().to_vec()),
+    }
 }
 
 fn line_json(line: &Line) -> Value {

@@ -3,6 +3,7 @@
 use clawpen_engine::config_store;
 use clawpen_engine::exec_question::{self, CommandAnswer, CommandQuestion, HostAnswer};
 use clawpen_engine::explain::Question;
+use clawpen_rules::approval::in_sandbox::InSandbox;
 use clawpen_rules::approval::run_form::{Form, Frozen};
 use clawpen_rules::approval::{Coverage, Decision};
 use clawpen_rules::command::{Admission, PinnedFile, SegmentVerdict, Step, Verdict, escape};
@@ -113,23 +114,28 @@ impl Shown {
             exec_question::Outcome::Refused { refusal, change } => {
                 Self { reasons: vec![refusal.to_string()], changes: vec![change.clone()], ..none }
             }
-            exec_question::Outcome::Sandbox(exec) => {
-                match answer.explanation.refusals().first().map(|(refused, _)| refused.to_string())
-                {
+            exec_question::Outcome::Sandbox { exec, asks } => {
+                let inside =
+                    Self { host: Some("sandbox"), why_there: Some(exec.why().to_string()), ..none };
+                let refusals = answer.explanation.refusals();
+                match (refusals.first().map(|(refused, _)| refused.to_string()), asks) {
                     // A sandbox that cannot be made runs nothing, and nothing else takes its place.
-                    Some(refusal) => Self {
-                        host: Some("sandbox"),
-                        why_there: Some(exec.why().to_string()),
+                    (Some(refusal), _) => Self {
                         reasons: vec![format!("the sandbox cannot be made: {refusal}")],
-                        ..none
+                        ..inside
                     },
-                    None => Self {
+                    (None, InSandbox::Run { .. }) => Self {
                         outcome: Outcome::Done,
                         decision: "run",
-                        host: Some("sandbox"),
-                        why_there: Some(exec.why().to_string()),
-                        reasons: vec!["nobody is asked about what stays in the sandbox".to_owned()],
-                        ..none
+                        reasons: vec![asks.to_string()],
+                        ..inside
+                    },
+                    (None, InSandbox::Ask { by }) => Self {
+                        outcome: Outcome::MustAsk,
+                        decision: "ask",
+                        reasons: vec![asks.to_string()],
+                        changes: vec![format!("set `{}` to false in clawpen.json", by.key)],
+                        ..inside
                     },
                 }
             }
@@ -173,7 +179,7 @@ impl Shown {
                 exec_question::Outcome::Host(_) => format!(", in {}", escape(&answer.cwd)),
                 exec_question::Outcome::ToolClosed { .. }
                 | exec_question::Outcome::Refused { .. }
-                | exec_question::Outcome::Sandbox(_) => String::new(),
+                | exec_question::Outcome::Sandbox { .. } => String::new(),
             };
             lines.push(format!("  where: {host}{cwd} ({})", escape(why)));
         }

@@ -48,7 +48,8 @@ fn switches(fact: &Shown) -> Vec<String> {
         FactKind::Landlock => one("landlock"),
         FactKind::Mount => vec![format!("inside:mount:{}", fact.which)],
         FactKind::Interfaces => one("inside:interfaces"),
-        FactKind::Rlimit => vec![format!("inside:limit:{}", fact.which)],
+        // The supervisor is told once more: number 7 of the kernel's limits.
+        FactKind::Rlimit => vec![format!("inside:limit:{},limit:7", fact.which)],
         FactKind::Cgroup => vec![format!("inside:cgroup:{}", fact.which)],
         FactKind::Descriptors => one("descriptors"),
         FactKind::Memory => one("seal"),

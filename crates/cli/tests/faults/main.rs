@@ -54,7 +54,7 @@ fn kinds(facts: &[Shown]) -> BTreeSet<FactKind> {
 fn unnoticed(starter: &Starter, faults: &[(String, String)]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (fault, named) in faults {
-        let (code, _, said) = starter.run(&["exec", "--", "true"], fault);
+        let (code, _, said) = starter.run(&["exec", "--fresh", "--", "true"], fault);
         if code != Some(125) || !said.contains(named.as_str()) {
             wrong.push(format!("{fault}: no word of {named}: {code:?} {said}"));
         }

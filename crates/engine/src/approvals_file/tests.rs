@@ -157,3 +157,13 @@ fn writers_at_the_same_time_lose_nothing() {
     assert_eq!(file.entries(&AgentKey::parse("main")).len(), 40);
     assert_eq!(home.leftovers(), [""; 0]);
 }
+
+#[test]
+fn b36_a_directory_in_which_anybody_may_put_files_is_not_believed() {
+    let (home, store) = Home::with(Some("{\"version\":1}"));
+    let directory = home.directory.path().join(".openclaw");
+    for (mode, is_believed) in [(0o777, false), (0o757, false), (0o1777, true), (0o775, true)] {
+        fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).unwrap();
+        assert_eq!(store.read().is_ok(), is_believed, "{mode:o}");
+    }
+}

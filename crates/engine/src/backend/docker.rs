@@ -12,20 +12,25 @@
 //! [`Pen::start`] goes on from there: it proves who is at the other end (by the process number that
 //! the engine names), compares facts and seals before the first command. Never decides what a
 //! container may be.
+//!
+//! A container is ours if its label names this state directory. Whatever else has a name that we
+//! want is left alone: see [`Sight`].
 
 mod cgroup;
 mod engine;
 mod failure;
-mod faults;
+mod find;
 mod inspection;
 mod meeting;
 mod pen;
 mod plan;
 mod request;
+mod switches;
 mod user;
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -39,6 +44,8 @@ use sha2::{Digest as _, Sha256};
 
 pub use self::engine::locate;
 pub use self::failure::{Action, DockerFailure};
+pub use self::find::{Restarted, Seen, Sight, Survivor, Swept};
+pub(crate) use self::find::{about, noted_process};
 pub use self::inspection::Difference;
 pub use self::pen::{Pen, StartError};
 
@@ -46,18 +53,37 @@ use self::engine::Engine;
 use self::meeting::{Life, MeetingPlace, Met, Watch};
 use self::request::{OurMounts, Stay};
 use self::user::UserFiles;
+use super::Witness;
+use crate::faults;
+use crate::registry::{DockerIdentity, Identity};
 
 /// From the end of the engine's start to a supervisor that serves.
 const SERVES_WITHIN: Duration = Duration::from_secs(20);
 /// Leads from a container to its meeting place.
 const RUN_LABEL: &str = "clawpen.run";
+/// Names the state directory that a container belongs to.
+const STATE_LABEL: &str = "clawpen.state";
 
 /// A Docker engine, and where we keep what its containers need of us.
 #[derive(Debug)]
 pub struct DockerBackend {
     engine: Arc<Engine>,
+    endpoint: String,
     home: PathBuf,
+    /// What our containers are known by.
+    mark: String,
     supervisor: &'static [u8],
+}
+
+/// A container to make.
+#[derive(Debug, Clone, Copy)]
+pub struct Order<'a> {
+    pub spec: &'a ContainerSpec,
+    /// Not always the spec's: a second one of a kind, for one call, has a name of its own.
+    pub name: &'a str,
+    pub lifetime: Lifetime,
+    /// What a container that stays tells about itself.
+    pub about: &'a str,
 }
 
 /// A running container. One that was just made is removed with the value, unless it is kept.
@@ -88,15 +114,31 @@ impl DockerBackend {
         supervisor: &'static [u8],
     ) -> Result<Self, DockerFailure> {
         let engine = Arc::new(Engine::connect(socket)?);
-        Ok(Self { engine, home: home.to_owned(), supervisor })
+        let local = |cause| DockerFailure::Local { what: "make", path: home.to_owned(), cause };
+        DirBuilder::new().recursive(true).mode(0o700).create(home).map_err(local)?;
+        let mark = mark(&fs::canonicalize(home).map_err(local)?);
+        let endpoint = socket.to_string_lossy().into_owned();
+        Ok(Self { engine, endpoint, home: home.to_owned(), mark, supervisor })
     }
 
-    /// Makes and starts a container and waits for its supervisor. On failure nothing is left.
+    /// Makes and starts a container of the spec's own name and waits for its supervisor. On failure
+    /// nothing is left.
     pub fn create(
         &self,
         spec: &ContainerSpec,
         lifetime: Lifetime,
     ) -> Result<(Container, UnixStream), DockerFailure> {
+        let name = spec.identity().name.as_str();
+        self.make(&Order { spec, name, lifetime, about: "" }, &mut |_| Ok(()))
+    }
+
+    /// The same under any name; `witness` writes the container down before it is started.
+    pub fn make(
+        &self,
+        order: &Order<'_>,
+        witness: Witness<'_>,
+    ) -> Result<(Container, UnixStream), DockerFailure> {
+        let Order { spec, name, lifetime, about: _ } = *order;
         let image = self.engine.image(spec.image())?;
         check_kind(spec, &image)?;
         self.check_abilities(spec)?;
@@ -110,9 +152,11 @@ impl DockerBackend {
         let mut asked = request::build(spec, &image, ours, stay)?;
         let labels = asked.labels.get_or_insert_default();
         labels.insert(RUN_LABEL.to_owned(), place.id().to_owned());
+        labels.insert(STATE_LABEL.to_owned(), self.mark.clone());
         let watch = place.watch()?;
-        let (sent, asked) = faults::spoiled(asked);
-        let id = self.engine.create(spec.identity().name.as_str(), sent)?;
+        faults::reached("docker.placed");
+        let (sent, asked) = switches::spoiled(asked);
+        let id = self.engine.create(name, sent)?;
         // From here on the value removes the container, whatever happens.
         let mut container = Container {
             engine: Arc::clone(&self.engine),
@@ -123,36 +167,32 @@ impl DockerBackend {
             inspection: ContainerInspectResponse::default(),
             at_the_end: AtTheEnd::Remove,
         };
+        faults::reached("docker.created");
+        match lifetime {
+            Lifetime::UntilDisconnect => {}
+            Lifetime::Persistent => {
+                let identity = Identity::Docker(self.identity(&container.id));
+                witness(&identity).map_err(DockerFailure::Witness)?;
+            }
+        }
+        faults::reached("docker.written");
         container.user = container.find_user(spec, &image)?;
         container.place.lay_out(&plan::bytes(spec, &image, container.user, lifetime)?)?;
+        faults::reached("docker.planned");
         container.start(&asked, image.id.as_deref().unwrap_or_default())?;
+        faults::reached("docker.started");
         let stream = container.meet(&watch)?;
+        faults::reached("docker.met");
         Ok((container, stream))
     }
 
-    /// Finds a running container that was kept; `None` if there is none of that name, or it is not
-    /// ours, or has ended. Its value leaves it running.
-    pub fn open(&self, name: &str) -> Result<Option<Container>, DockerFailure> {
-        let inspection = match self.engine.inspect(name) {
-            Err(DockerFailure::Refused { status: 404, .. }) => return Ok(None),
-            inspection => inspection?,
-        };
-        let labels = inspection.config.as_ref().and_then(|config| config.labels.as_ref());
-        let run = labels.and_then(|labels| labels.get(RUN_LABEL));
-        let place = run.and_then(|run| MeetingPlace::open(&self.home.join("run"), run));
-        let (Some(place), Some(first_process)) = (place, first_process(&inspection)) else {
-            return Ok(None);
-        };
-        Ok(Some(Container {
-            engine: Arc::clone(&self.engine),
-            id: inspection.id.clone().unwrap_or_else(|| name.to_owned()),
-            place,
-            first_process,
-            // Whoever it was proven to be when it was made.
-            user: (0, 0),
-            inspection,
-            at_the_end: AtTheEnd::Leave,
-        }))
+    /// What the registry keeps of a container.
+    fn identity(&self, id: &str) -> DockerIdentity {
+        DockerIdentity {
+            container_id: id.to_owned(),
+            endpoint: self.endpoint.clone(),
+            state_label: self.mark.clone(),
+        }
     }
 
     /// An engine without `AppArmor` takes a profile's name and does nothing with it.
@@ -311,6 +351,13 @@ impl Drop for Container {
             let _unremoved = self.engine.remove(&self.id);
         }
     }
+}
+
+/// A state directory in 16 letters.
+fn mark(home: &Path) -> String {
+    let hash = Sha256::digest(home.as_os_str().as_bytes());
+    let half = hash.iter().take(8).fold(0_u64, |sum, byte| (sum << 8) | u64::from(*byte));
+    format!("{half:016x}")
 }
 
 /// The first process of a container, as this machine numbers it; `None` if it has ended.

@@ -7,29 +7,42 @@
 //!
 //! Takes a decided [`NativePen`]; gives a [`Pen`] whose facts hold, or nothing: on every failure
 //! process 1 is killed and what was made for it is removed. No fork happens in this process.
+//!
+//! A pen that is to stay is written down by its [`Witness`] after it is proven and before it is
+//! sealed. Until the seal process 1 ends with its first connection, so there is no moment in which a
+//! pen lives that nobody knows of. [`Pen::find`] comes back to it.
 
-pub(crate) mod faults;
-pub mod leftovers;
+mod find;
 mod plan;
+mod run_directory;
 mod start;
+pub(crate) mod switches;
+
+pub(crate) use find::look;
+pub use find::{FindError, Found, Survivor, Swept, about, lives, sweep};
 
 pub(crate) use plan::{helpers, subordinate};
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clawpen_os::cgroups::Leaf;
 use clawpen_os::events::{self, Interest};
 use clawpen_os::process::{self, Signal};
-use clawpen_rules::facts::{self as rules_facts, Asked, Line, Mismatch, Observed, Seen};
+use clawpen_rules::facts::{self as rules_facts, Asked, Holds, Line, Mismatch, Observed, Seen};
 use clawpen_rules::native::NativePen;
 use clawpen_rules::native::ids::IdsRefused;
 use clawpen_wire::pen::Lifetime;
 
+use self::run_directory::RunDirectory;
+use super::{Witness, WitnessError};
 use crate::channel::{CallError, Channel, ConnectError};
 use crate::facts::{self, ObserveError};
+use crate::faults;
 use crate::pen_view::ViewError;
+use crate::registry::Identity;
 use crate::supervisor_image::{Maker, StartPenError};
 
 /// How long the kernel may take to end all processes of a pen.
@@ -41,8 +54,10 @@ pub struct Request<'a> {
     pub pen: &'a NativePen,
     /// Always the same for the same sandbox: it chooses the ids.
     pub name: &'a str,
-    /// Below it the pen's socket lies for a moment.
+    /// Below it the pen's socket lies: for a moment, or as long as a pen that stays.
     pub state_dir: &'a str,
+    /// What a pen that stays tells about itself.
+    pub about: &'a str,
     pub lifetime: Lifetime,
     pub require: &'a [Requirement],
 }
@@ -113,6 +128,8 @@ pub enum StartFailure {
     Setup(#[source] CallError),
     #[error("the setup command failed: {0}")]
     SetupFailed(String),
+    #[error("the pen cannot be written down, so it was ended")]
+    Witness(#[source] WitnessError),
 }
 
 pub(super) fn list(mismatches: &[Mismatch]) -> String {
@@ -124,7 +141,8 @@ pub(super) fn list(mismatches: &[Mismatch]) -> String {
 pub struct Pen {
     channel: Option<Channel>,
     running: Running,
-    asked: Asked,
+    /// `None` for a pen that was found again: it was proven when it was made.
+    asked: Option<Asked>,
     facts: Vec<Line>,
 }
 
@@ -134,13 +152,32 @@ struct Running {
     pid: u32,
     pidfd: OwnedFd,
     leaf: Option<Leaf>,
+    /// Where it is found again.
+    directory: Directory,
     lifetime: Lifetime,
 }
 
+/// The pen's own directory on the host.
+#[derive(Debug)]
+enum Directory {
+    /// Nobody is to come back.
+    None,
+    /// Ours while the pen is being made, and its own afterwards.
+    Made(RunDirectory),
+    /// Of a pen that was found again.
+    Found(PathBuf),
+}
+
 impl Pen {
-    /// Makes a pen and proves it, with a maker that was started ahead if there is one.
-    pub fn start(request: &Request<'_>, ahead: Option<Maker>) -> Result<Self, StartError> {
-        start(request, ahead).map_err(|cause| StartError { name: request.name.to_owned(), cause })
+    /// Makes a pen and proves it, with a maker that was started `ahead` if there is one. `witness` writes
+    /// down one that is to stay.
+    pub fn start(
+        request: &Request<'_>,
+        ahead: Option<Maker>,
+        witness: Witness<'_>,
+    ) -> Result<Self, StartError> {
+        start(request, ahead, witness)
+            .map_err(|cause| StartError { name: request.name.to_owned(), cause })
     }
 
     /// The connection to process 1.
@@ -158,17 +195,38 @@ impl Pen {
         self.running.pid
     }
 
-    /// Looks again, now from inside only: process 1 is closed to observers.
-    pub fn look_again(&mut self) -> Result<Vec<Line>, StartFailure> {
+    /// Looks again at a pen of `request`: from inside, and from outside as far as this user may look
+    /// at a process that is closed to observers.
+    pub fn look_again(&mut self, request: &Request<'_>) -> Result<Vec<Line>, StartFailure> {
         let report = self.channel().and_then(Channel::facts).map_err(StartFailure::Report)?;
-        let mut lines = self.facts.clone();
+        let (asked, outside) = if let Some(asked) = self.asked.take() {
+            (asked, None)
+        } else {
+            let limits = plan::cgroup_limits(self.running.leaf.as_ref(), self.running.pid)?;
+            (plan::asked_of(request)?, facts::outside(self.running.pid, limits).ok())
+        };
         let observed = Observed {
             host_namespaces: facts::own_namespaces()?,
-            outside: None,
+            outside,
             inside: facts::inside(&report)?,
         };
+        let mut seen = rules_facts::compare(&asked, &observed);
+        // Proven from outside when it was made; a user who is not root can look there no more.
+        if observed.outside.is_none() {
+            for line in seen.iter_mut().filter(|line| line.outside.is_none()) {
+                if line.inside.as_ref() == Some(&line.asked) {
+                    line.holds = Holds::Yes;
+                }
+            }
+        }
+        self.asked = Some(asked);
+        if self.facts.is_empty() {
+            self.facts = seen;
+            return Ok(self.facts.clone());
+        }
+        let mut lines = self.facts.clone();
         // Only what could not be seen from inside before is news.
-        for line in rules_facts::compare(&self.asked, &observed) {
+        for line in seen {
             if let Some(known) = lines.iter_mut().find(|known| known.fact == line.fact)
                 && known.inside.is_none()
             {
@@ -194,12 +252,24 @@ impl Running {
             Err(error) => return Err(error),
         }
         if patience > Duration::ZERO || self.leaf.is_some() {
-            events::poll(&[(self.pidfd.as_fd(), Interest::Read)], Some(TEARDOWN))?;
+            let ended = events::poll(&[(self.pidfd.as_fd(), Interest::Read)], Some(TEARDOWN))?;
+            if ended.is_empty() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
         }
-        match self.leaf.take() {
+        let left = match self.leaf.take() {
             Some(leaf) => leaf.remove(TEARDOWN),
             None => Ok(()),
-        }
+        };
+        let directory = match std::mem::replace(&mut self.directory, Directory::None) {
+            Directory::None => Ok(()),
+            Directory::Made(mut made) => {
+                made.forget();
+                Ok(())
+            }
+            Directory::Found(path) => run_directory::remove(&path, TEARDOWN),
+        };
+        left.and(directory)
     }
 }
 
@@ -213,15 +283,31 @@ impl Drop for Running {
     }
 }
 
-/// The straight line: plan, make, connect, observe, compare, seal, set up.
-fn start(request: &Request<'_>, ahead: Option<Maker>) -> Result<Pen, StartFailure> {
+/// The straight line: plan, make, connect, observe, compare, write down, seal, set up.
+fn start(
+    request: &Request<'_>,
+    ahead: Option<Maker>,
+    witness: Witness<'_>,
+) -> Result<Pen, StartFailure> {
+    let system = |what| move |cause| StartFailure::System { what, cause };
     // It gets going while we plan.
     let maker = ahead.map_or_else(Maker::start, Ok)?;
-    let plan::Plan { spec, asked, leaf } = plan::plan(request)?;
-    let made = start::make(maker, request, &spec)?;
+    // Before the control group: a janitor takes groups whose pen has no directory.
+    let directory =
+        RunDirectory::make(request.state_dir).map_err(system("make the pen's own directory"))?;
+    faults::reached("native.directory");
+    let plan::Plan { spec, asked, leaf } = plan::plan(request, &directory)?;
+    faults::reached("native.planned");
+    let made = start::make(maker, &directory, &spec)?;
     // Until it is proven, whatever fails ends it.
-    let mut running =
-        Running { pid: made.pid, pidfd: made.pidfd, leaf, lifetime: Lifetime::UntilDisconnect };
+    let mut running = Running {
+        pid: made.pid,
+        pidfd: made.pidfd,
+        leaf,
+        directory: Directory::None,
+        lifetime: Lifetime::UntilDisconnect,
+    };
+    faults::reached("native.made");
     let cgroup = plan::cgroup_limits(running.leaf.as_ref(), running.pid)?;
     let mut channel = Channel::connect(made.stream, running.pid)?;
     let look = || Ok((facts::outside(running.pid, cgroup)?, facts::own_namespaces()?));
@@ -231,14 +317,34 @@ fn start(request: &Request<'_>, ahead: Option<Maker>) -> Result<Pen, StartFailur
     let [user, ..] = outside.status.uids;
     let observed = Observed { host_namespaces, outside: Some(outside), inside };
     let mut facts = rules_facts::decide(&asked, &observed).map_err(StartFailure::Facts)?;
+    faults::reached("native.proven");
+    match request.lifetime {
+        // Nobody comes back; but if we are killed, its control group is found by the directory.
+        Lifetime::UntilDisconnect if running.leaf.is_none() => drop(directory),
+        Lifetime::UntilDisconnect => running.directory = Directory::Made(directory),
+        Lifetime::Persistent => {
+            let identity = find::identity(running.pid, &directory)
+                .map_err(system("tell the pen from others"))?;
+            running.directory = Directory::Made(directory);
+            witness(&Identity::Native(identity)).map_err(StartFailure::Witness)?;
+            faults::reached("native.written");
+        }
+    }
     channel.seal().map_err(StartFailure::Report)?;
+    faults::reached("native.sealed");
     let memory = facts::memory(running.pid, user)?;
     let sealed = rules_facts::decide_sealed(memory, Seen::Outside);
     facts.push(sealed.map_err(|mismatch| StartFailure::Facts(vec![mismatch]))?);
     if let Some(script) = request.pen.setup() {
         start::set_up(&mut channel, script)?;
+        faults::reached("native.set-up");
+    }
+    if let (Directory::Made(directory), Lifetime::Persistent) =
+        (&mut running.directory, request.lifetime)
+    {
+        directory.keep(request.about).map_err(system("note what the pen is"))?;
     }
     // From here on its owner decides how long it lives.
     running.lifetime = request.lifetime;
-    Ok(Pen { channel: Some(channel), running, asked, facts })
+    Ok(Pen { channel: Some(channel), running, asked: Some(asked), facts })
 }

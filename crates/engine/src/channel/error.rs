@@ -24,6 +24,19 @@ pub enum ConnectError {
     Version { theirs: u16 },
 }
 
+impl ConnectError {
+    /// Whether the two sides share no protocol version.
+    pub const fn is_other_protocol(&self) -> bool {
+        match self {
+            Self::Version { .. } => true,
+            Self::Hello(CallError::Failed(failure) | CallError::Ended(failure)) => {
+                matches!(failure.code, ErrorCode::Version)
+            }
+            Self::Hello(_) | Self::Peer(_) | Self::WrongPeer { .. } => false,
+        }
+    }
+}
+
 /// A call did not work.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {

@@ -165,12 +165,18 @@ impl Link {
     pub(super) fn wait(&mut self, wish: Wish<'_>, deadline: Deadline) -> Result<Ready, CallError> {
         self.send()?;
         let wish = Wish { send: self.unsent() > 0, ..wish };
-        let timeout = deadline.remaining()?;
+        let left = deadline.remaining();
+        // Time may be over because we did not run, and the answer may have come meanwhile: one last look.
+        // Only a whole event counts, or somebody could hold us with a byte now and then.
+        let timeout = left.as_ref().map_or(Some(Duration::ZERO), |left| *left);
         let ready = self.transport.wait(wish, timeout).map_err(CallError::Connection)?;
         if ready.receive {
             self.receive()?;
         }
-        Ok(ready)
+        match left {
+            Err(over) if !self.has_event()? => Err(over),
+            Ok(_) | Err(_) => Ok(ready),
+        }
     }
 
     /// Sends and takes in what is possible at once.

@@ -14,7 +14,7 @@ use clawpen_rules::mounts::{BindPolicy, KnownPlaces};
 use clawpen_rules::native::{self, Offer};
 use clawpen_rules::scope::ScopeKey;
 use clawpen_rules::session::Session;
-use clawpen_rules::workspace::{Directories, Layout, OwnDirectory};
+use clawpen_rules::workspace::{Directories, Layout};
 
 use super::*;
 use crate::host_files::RealFiles;
@@ -71,8 +71,7 @@ fn pen(docker: &str, machine: &std::path::Path, rootfs: Option<&str>) -> NativeP
     let layout = Layout::plan(
         sandbox.workspace_access.value,
         &Directories {
-            root: at("state/sandboxes"),
-            own: OwnDirectory::Named("main".into()),
+            sandbox: at("state/sandboxes/main"),
             agent: at("state/agent"),
             workdir: docker.workdir.value.clone(),
         },

@@ -14,6 +14,7 @@ pub struct Group {
 pub(super) const EPERM: u16 = 1;
 pub(super) const ENOSYS: u16 = 38;
 const EPROTONOSUPPORT: u16 = 93;
+const EOPNOTSUPP: u16 = 95;
 const EAFNOSUPPORT: u16 = 97;
 
 const ALLOW: Rule = Rule::Always(Verdict::Allow);
@@ -29,6 +30,9 @@ const UNSHARE_FLAGS: u32 = NAMESPACE_FLAGS | 0x80;
 const SET_ID_BITS: u32 = 0o6000;
 /// Only with one of these does `open` read its mode (`O_CREAT`, `O_TMPFILE`).
 const CREATING: u32 = 0o100 | 0o20_000_000;
+
+/// `MSG_OOB`.
+const URGENT: u32 = 1;
 
 const fn test(argument: u8, mask: u32, equals: u32) -> Test {
     Test { argument, mask, equals }
@@ -115,9 +119,40 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "priorities of process 1",
-        why: "the same for calls that name the process second",
-        rule: Rule::Cases { cases: &[refuse(&[equals(1, 1)])], otherwise: Verdict::Allow },
-        calls: calls![SYS_setpriority SYS_ioprio_set],
+        why: "the same for a call that names the process second, or all processes of a user (2), which is \
+              process 1's too",
+        rule: Rule::Cases {
+            cases: &[refuse(&[equals(1, 1)]), refuse(&[equals(0, 2)])],
+            otherwise: Verdict::Allow,
+        },
+        calls: calls![SYS_setpriority],
+    },
+    Group {
+        name: "disk priorities of process 1",
+        why: "as above; here a user has the number 3",
+        rule: Rule::Cases {
+            cases: &[refuse(&[equals(1, 1)]), refuse(&[equals(0, 3)])],
+            otherwise: Verdict::Allow,
+        },
+        calls: calls![SYS_ioprio_set],
+    },
+    Group {
+        name: "urgent data, flags in the third argument",
+        why: "nothing needs it on local sockets, and there its bookkeeping was a way into the kernel",
+        rule: Rule::Cases {
+            cases: &[allow(&[test(2, URGENT, 0)])],
+            otherwise: Verdict::Errno(EOPNOTSUPP),
+        },
+        calls: calls![SYS_sendmsg],
+    },
+    Group {
+        name: "urgent data, flags in the fourth argument",
+        why: "as above",
+        rule: Rule::Cases {
+            cases: &[allow(&[test(3, URGENT, 0)])],
+            otherwise: Verdict::Errno(EOPNOTSUPP),
+        },
+        calls: calls![SYS_sendto SYS_sendmmsg],
     },
     Group {
         name: "device control",
@@ -311,8 +346,7 @@ pub const GROUPS: &[Group] = &[
         rule: ALLOW,
         calls: calls![
             SYS_bind SYS_listen SYS_accept SYS_accept4 SYS_connect SYS_shutdown SYS_getsockname SYS_getpeername
-            SYS_getsockopt SYS_setsockopt SYS_sendto SYS_recvfrom SYS_sendmsg SYS_recvmsg SYS_sendmmsg
-            SYS_recvmmsg
+            SYS_getsockopt SYS_setsockopt SYS_recvfrom SYS_recvmsg SYS_recvmmsg
         ],
     },
     Group {

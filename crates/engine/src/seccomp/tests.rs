@@ -139,6 +139,28 @@ fn nobody_types_into_a_terminal() {
 }
 
 #[test]
+fn process_1_is_not_slowed_down_by_number_or_by_user() {
+    for (name, user) in [("SYS_setpriority", 2), ("SYS_ioprio_set", 3)] {
+        check(name, &[0, 1, 19], errno(1));
+        check(name, &[user, 1000, 19], errno(1));
+        check(name, &[user | 1 << 40, 1000, 19], errno(1));
+        check(name, &[0, 0, 19], ALLOWED);
+        check(name, &[1, 7, 19], ALLOWED);
+    }
+}
+
+#[test]
+fn there_is_no_urgent_data() {
+    for (name, flags) in [("SYS_sendmsg", 2), ("SYS_sendto", 3), ("SYS_sendmmsg", 3)] {
+        let mut arguments = [0; 6];
+        arguments[flags] = 0x4000; // MSG_NOSIGNAL
+        check(name, &arguments, ALLOWED);
+        arguments[flags] |= 1;
+        check(name, &arguments, errno(95));
+    }
+}
+
+#[test]
 fn no_file_becomes_setuid() {
     for mode in [0o4755_u64, 0o2755, 0o6000] {
         check("SYS_chmod", &[0, mode], errno(1));

@@ -214,3 +214,61 @@ fn a_tree_far_deeper_than_a_path_or_the_descriptor_table_is_removed() {
     remove_tree(tree.root.as_fd(), name).unwrap();
     check_error(stat_name(tree.root.as_fd(), name), libc::ENOENT);
 }
+
+#[test]
+fn a_strict_root_follows_no_link_at_all() {
+    let tree = tree();
+    let root = Root::without_links(tree.root.as_fd());
+    check(root, "dir/file", Ok("content"));
+    check(root, "inside", Err(libc::ELOOP));
+    check(root, "dir/around", Err(libc::ELOOP));
+    check(root, "../secret", Err(libc::EXDEV));
+    make_link("dir", tree.path.join("to-dir")).unwrap();
+    check(root, "to-dir/file", Err(libc::ELOOP));
+    let machine = open_root(Path::new("/")).unwrap();
+    check(Root::without_links(machine.as_fd()), "proc/version", Err(libc::EXDEV));
+}
+
+#[test]
+fn an_unnamed_file_gets_its_name_once_and_whole() {
+    let tree = tree();
+    let root = tree.root.as_fd();
+    let place = |name| Place { directory: root, name: OsStr::new(name) };
+    let file = open(root, Path::new("dir"), Open::Unnamed { mode: 0o600 }).unwrap();
+    rustix::io::write(&file, b"whole").unwrap();
+    for taken in ["inside", "outside", "dir"] {
+        let kept = give_name(file.as_fd(), place(taken)).unwrap_err();
+        assert_eq!(kept.kind(), io::ErrorKind::AlreadyExists, "{taken}");
+    }
+    give_name(file.as_fd(), place("new")).unwrap();
+    assert_eq!(fs::read_to_string(tree.path.join("new")).unwrap(), "whole");
+    assert_eq!(stat_name(root, OsStr::new("new")).unwrap().links, 1);
+}
+
+#[test]
+fn a_handle_is_read_whatever_took_its_name() {
+    let tree = tree();
+    let root = tree.root.as_fd();
+    let handle = open(root, Path::new("dir/file"), Open::Handle).unwrap();
+    fs::remove_file(tree.path.join("dir/file")).unwrap();
+    make_link("../secret", tree.path.join("dir/file")).unwrap();
+    let file = File::from(reopen(handle.as_fd()).unwrap());
+    assert_eq!(io::read_to_string(file).unwrap(), "content");
+}
+
+#[test]
+fn a_tree_that_was_closed_to_its_owner_is_removed() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let tree = tree();
+    fs::write(tree.path.join("dir/deep/file"), "").unwrap();
+    let close = |path: &str| {
+        fs::set_permissions(tree.path.join(path), fs::Permissions::from_mode(0o0)).unwrap();
+    };
+    close("dir/deep");
+    close("dir");
+    open_up(tree.root.as_fd(), OsStr::new("dir")).unwrap();
+    assert_eq!(stat_name(tree.root.as_fd(), OsStr::new("dir")).unwrap().mode, 0o700);
+    open_up(tree.root.as_fd(), OsStr::new("inside")).unwrap();
+    remove_tree(tree.root.as_fd(), OsStr::new("dir")).unwrap();
+    assert!(!tree.path.join("dir").exists());
+}

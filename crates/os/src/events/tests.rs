@@ -61,9 +61,28 @@ fn a_signal_tells_who_sent_it() {
         unsafe { libc::syscall(libc::SYS_tgkill, Pid::this().get(), thread, libc::SIGWINCH) };
         (signals.read().unwrap(), signals.read().unwrap())
     });
-    let expected =
-        Received { signal: Signal::WINCH, sender: Pid::this().get(), from_kernel: false };
+    let origin = Origin::Process(Pid::this().get());
+    let expected = Received { signal: Signal::WINCH, origin };
     assert_eq!(received.join().unwrap(), (Some(expected), None));
+}
+
+#[test]
+fn a_sender_that_names_itself_is_not_believed() {
+    let received = thread::spawn(|| {
+        let signals = SignalFd::new(&[Signal::WINCH]).unwrap();
+        // SAFETY: gettid takes nothing and gives an integer.
+        let thread = unsafe { libc::syscall(libc::SYS_gettid) };
+        // Number, error, code, then a sender that is not us.
+        let mut info = [0_i32; 32];
+        (info[0], info[2]) = (libc::SIGWINCH, libc::SI_QUEUE);
+        let own = Pid::this().get();
+        let call = libc::SYS_rt_tgsigqueueinfo;
+        // SAFETY: the kernel reads the 128 bytes of `info`, which outlives the call.
+        let sent = unsafe { libc::syscall(call, own, thread, libc::SIGWINCH, info.as_ptr()) };
+        (sent, signals.read().unwrap())
+    });
+    let expected = Received { signal: Signal::WINCH, origin: Origin::Claimed };
+    assert_eq!(received.join().unwrap(), (0, Some(expected)));
 }
 
 #[test]

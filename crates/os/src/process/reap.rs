@@ -69,6 +69,18 @@ pub fn wait_any() -> io::Result<Option<Ended>> {
     }
 }
 
+/// Tells one child that was stopped since it was last told of, without waiting.
+pub fn stopped_any() -> io::Result<Option<Pid>> {
+    match wait_for(libc::P_ALL, 0, libc::WNOHANG | libc::WSTOPPED) {
+        Ok((info, _)) => {
+            // SAFETY: waitid fills the fields of SIGCHLD, or leaves all zeros.
+            Ok(Pid::new(unsafe { info.si_pid() }))
+        }
+        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Waits for one child.
 pub(super) fn wait_pidfd(pidfd: BorrowedFd<'_>) -> io::Result<Ended> {
     wait(libc::P_PIDFD, pidfd.as_raw_fd().unsigned_abs(), 0)?
@@ -80,10 +92,19 @@ pub(super) fn try_wait_pidfd(pidfd: BorrowedFd<'_>) -> io::Result<Option<Ended>>
     wait(libc::P_PIDFD, pidfd.as_raw_fd().unsigned_abs(), libc::WNOHANG)
 }
 
-/// `waitid` as the kernel has it: unlike libc's, it also tells what was used.
 fn wait(which: libc::idtype_t, id: u32, options: i32) -> io::Result<Option<Ended>> {
+    let (info, usage) = wait_for(which, id, options | libc::WEXITED)?;
+    Ok(ended(&info, &usage))
+}
+
+/// `waitid` as the kernel has it: unlike libc's, it also tells what was used.
+fn wait_for(
+    which: libc::idtype_t,
+    id: u32,
+    options: i32,
+) -> io::Result<(libc::siginfo_t, libc::rusage)> {
     // __WALL: also children whose end is not announced by SIGCHLD.
-    let options = options | libc::WEXITED | libc::__WALL;
+    let options = options | libc::__WALL;
     loop {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();
@@ -107,7 +128,7 @@ fn wait(which: libc::idtype_t, id: u32, options: i32) -> io::Result<Option<Ended
         let info = unsafe { info.assume_init() };
         // SAFETY: the same for rusage, which holds numbers only.
         let usage = unsafe { usage.assume_init() };
-        return Ok(ended(&info, &usage));
+        return Ok((info, usage));
     }
 }
 

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::Duration;
 
 use clawpen_os::cgroups::{Hierarchies, Leaf, Limits};
-use clawpen_os::events::{self, SignalFd};
+use clawpen_os::events::{self, Origin, SignalFd};
 use clawpen_os::namespaces::Namespaces;
 use clawpen_os::process::{self, Dumpable, ExitStatus, Forked, Identity, Pid, Reaped, Signal};
 use clawpen_os::seccomp::{Program, SockFilter};
@@ -85,7 +85,7 @@ pub(crate) fn reap() {
     child.signal(Signal::TERM).unwrap();
     events::poll(&[(signals.as_fd(), events::Interest::Read)], None).unwrap();
     let received = signals.read().unwrap().unwrap();
-    assert_eq!((received.signal, received.from_kernel), (Signal::CHLD, true));
+    assert_eq!((received.signal, received.origin), (Signal::CHLD, Origin::Kernel));
     let Reaped::Ended(ended) = process::reap_any().unwrap() else { panic!("nobody ended") };
     assert_eq!((ended.pid, ended.status), (child.pid(), ExitStatus::Signal(Signal::TERM)));
     assert_eq!(process::reap_any().unwrap(), Reaped::NoChildren);

@@ -76,6 +76,9 @@ fn of_miss(miss: &Miss, agent: &AgentKey) -> String {
         Miss::UntrustedWrapper { path } => {
             format!("run the program itself, without `{path}`")
         }
+        Miss::AgentSettings { program, .. } => {
+            format!("run `{program}` inside the sandbox, or let a person agree")
+        }
         Miss::Carrier(carrier) => format!(
             "no entry for `{}` would cover this; a person may agree to exactly these words",
             carrier.program

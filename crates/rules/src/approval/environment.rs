@@ -12,19 +12,34 @@ const HARMLESS: [&str; 6] = ["TERM", "LANG", "COLORTERM", "NO_COLOR", "FORCE_COL
 const HARMLESS_START: &str = "LC_";
 
 /// What is not inherited: each changes which code an interpreter, a loader or a tool runs.
-const DROPPED: [&str; 39] = [
+const DROPPED: [&str; 79] = [
     "ANT_OPTS",
+    "BASHOPTS",
     "BASH_ENV",
+    "BUNDLE_GEMFILE",
+    "CARGO_BUILD_RUSTC_WRAPPER",
+    "CLASSPATH",
+    "CORECLR_ENABLE_PROFILING",
+    "CORECLR_PROFILER",
+    "CORECLR_PROFILER_PATH",
+    "CVS_RSH",
     "DOTNET_ADDITIONAL_DEPS",
     "DOTNET_STARTUP_HOOKS",
     "ENV",
     "EXINIT",
     "GCONV_PATH",
+    "GIT_ASKPASS",
+    "GIT_EDITOR",
     "GIT_EXEC_PATH",
     "GIT_EXTERNAL_DIFF",
+    "GIT_PAGER",
+    "GIT_PROXY_COMMAND",
+    "GIT_SEQUENCE_EDITOR",
+    "GIT_SSH",
     "GIT_SSH_COMMAND",
     "GIT_TEMPLATE_DIR",
     "GLIBC_TUNABLES",
+    "GNUMAKEFLAGS",
     "GRADLE_OPTS",
     "HOSTALIASES",
     "IFS",
@@ -32,24 +47,49 @@ const DROPPED: [&str; 39] = [
     "JDK_JAVA_OPTIONS",
     "LESSCLOSE",
     "LESSOPEN",
+    "LOCPATH",
+    "LUA_CPATH",
     "LUA_INIT",
+    "LUA_PATH",
+    "MAKEFLAGS",
+    "MANOPT",
+    "MANPAGER",
     "MAVEN_OPTS",
+    "NLSPATH",
     "NODE_OPTIONS",
     "NODE_PATH",
+    "NODE_REPL_EXTERNAL_MODULE",
+    "OPENSSL_CONF",
+    "OPENSSL_ENGINES",
+    "OPENSSL_MODULES",
     "PERL5DB",
+    "PERL5DBCMD",
     "PERL5LIB",
     "PERL5OPT",
+    "PHPRC",
+    "PHP_INI_SCAN_DIR",
     "PROMPT_COMMAND",
     "PS4",
     "PYTHONBREAKPOINT",
     "PYTHONHOME",
+    "PYTHONINSPECT",
     "PYTHONPATH",
     "PYTHONSTARTUP",
+    "PYTHONUSERBASE",
+    "PYTHONWARNINGS",
+    "RSYNC_RSH",
+    "RUBYGEMS_GEMDEPS",
     "RUBYLIB",
     "RUBYOPT",
+    "RUSTC",
+    "RUSTC_WRAPPER",
     "SBT_OPTS",
+    "SHELL",
     "SHELLOPTS",
+    "SSH_ASKPASS",
     "SSLKEYLOGFILE",
+    "SVN_SSH",
+    "TAR_OPTIONS",
     "VIMINIT",
     "_JAVA_OPTIONS",
 ];
@@ -68,6 +108,10 @@ pub enum EnvironmentRefused {
     NotHarmless { name: String },
     #[error("the value of `{name}` holds a NUL character")]
     Nul { name: String },
+    #[error(
+        "the value of `{name}` is a path, and a program would read that file; give a plain name"
+    )]
+    NamesFile { name: String },
 }
 
 /// What the environment is made from.
@@ -124,7 +168,19 @@ fn check_override(
     if is_dropped(name) || !(is_harmless || is_listed) {
         return Err(EnvironmentRefused::NotHarmless { name: owned() });
     }
+    if is_harmless && names_file(&upper, value) {
+        return Err(EnvironmentRefused::NamesFile { name: owned() });
+    }
     Ok(())
+}
+
+/// Locales, terminals and time zones are files: a name may choose one of the system's, a path may not
+/// bring another.
+fn names_file(upper: &str, value: &str) -> bool {
+    match upper {
+        "TZ" => value.starts_with([':', '/']) || value.contains(".."),
+        _ => value.contains('/'),
+    }
 }
 
 /// Compared without regard to case: some programs read names that way.
@@ -177,6 +233,24 @@ mod tests {
         }
         for name in ["TERM", "LANG", "LC_ALL", "TZ", "NO_COLOR"] {
             assert_eq!(decide_with(&[], &[(name, "x")], &[]), Ok(map(&[(name, "x")])), "{name}");
+        }
+    }
+
+    #[test]
+    fn b19_a_harmless_name_takes_no_path() {
+        for (name, value) in [
+            ("TERM", "../../x"),
+            ("LANG", "/tmp/evil"),
+            ("LC_ALL", "a/b"),
+            ("TZ", ":/etc/passwd"),
+            ("TZ", "/etc/passwd"),
+            ("TZ", "../x"),
+        ] {
+            let refused = Err(EnvironmentRefused::NamesFile { name: name.to_owned() });
+            assert_eq!(decide_with(&[], &[(name, value)], &[]), refused, "{name}={value}");
+        }
+        for (name, value) in [("TZ", "Europe/Berlin"), ("LANG", "de_DE.UTF-8"), ("TERM", "xterm")] {
+            assert!(decide_with(&[], &[(name, value)], &[]).is_ok(), "{name}={value}");
         }
     }
 

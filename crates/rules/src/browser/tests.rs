@@ -9,7 +9,7 @@ use crate::host_files::FileTable;
 use crate::mounts::{BindPolicy, KnownPlaces};
 use crate::scope::ScopeKey;
 use crate::tool_policy::{self, Layers, Tool};
-use crate::workspace::{Directories, OwnDirectory};
+use crate::workspace::Directories;
 
 #[test]
 fn a_browser_needs_to_be_enabled_and_allowed() {
@@ -103,8 +103,7 @@ fn password() -> ViewerPassword {
 fn build(browser: &str) -> Result<BrowserSpec, BrowserRefused> {
     let config = resolve(browser);
     let directories = Directories {
-        root: "/state/sandboxes".into(),
-        own: OwnDirectory::Named("s-1".into()),
+        sandbox: "/state/sandboxes/s-1".into(),
         agent: "/home/u/ws".into(),
         workdir: "/workspace".into(),
     };

@@ -5,7 +5,12 @@
 //! admitted by a path alone, only by an entry that is bound to the exact words. The table knows the
 //! well-known ones; it is no proof that a program it does not know runs nothing else.
 
+mod always;
+mod git;
 mod sed_script;
+
+use always::ALWAYS;
+pub(super) use git::agent_settings;
 
 use super::interpreters;
 use super::program::Program;
@@ -48,115 +53,6 @@ enum Rule {
     Sed,
 }
 
-/// Programs that exist to run another one, or code.
-const ALWAYS: &[&str] = &[
-    "ansible",
-    "asdf",
-    "at",
-    "awk",
-    "batch",
-    "bpftrace",
-    "bunx",
-    "capsh",
-    "cgexec",
-    "choom",
-    "chronic",
-    "chroot",
-    "crontab",
-    "ctest",
-    "dbus-launch",
-    "dbus-run-session",
-    "direnv",
-    "ed",
-    "emacs",
-    "entr",
-    "ex",
-    "expect",
-    "fakeroot",
-    "firejail",
-    "flock",
-    "gawk",
-    "gdb",
-    "gmake",
-    "gnuplot",
-    "guix",
-    "i386",
-    "just",
-    "less",
-    "linux32",
-    "linux64",
-    "lldb",
-    "ltrace",
-    "m4",
-    "machinectl",
-    "make",
-    "man",
-    "mariadb",
-    "mawk",
-    "mise",
-    "more",
-    "mosh",
-    "mysql",
-    "nawk",
-    "newgrp",
-    "ninja",
-    "nix",
-    "nix-shell",
-    "npm",
-    "npx",
-    "nsenter",
-    "numactl",
-    "nvim",
-    "parallel",
-    "perf",
-    "pipenv",
-    "pipx",
-    "pkexec",
-    "pnpm",
-    "pnpx",
-    "poetry",
-    "prlimit",
-    "proot",
-    "proxychains",
-    "proxychains4",
-    "psql",
-    "rake",
-    "rlwrap",
-    "rsh",
-    "run-parts",
-    "runuser",
-    "screen",
-    "setarch",
-    "setpriv",
-    "sg",
-    "socat",
-    "sqlite3",
-    "ssh",
-    "ssh-agent",
-    "strace",
-    "su",
-    "systemd-inhibit",
-    "systemd-nspawn",
-    "systemd-run",
-    "tmux",
-    "torsocks",
-    "ts-node",
-    "tsx",
-    "unbuffer",
-    "unshare",
-    "uvx",
-    "valgrind",
-    "vi",
-    "view",
-    "vim",
-    "watch",
-    "x86_64",
-    "xargs",
-    "xdg-open",
-    "xvfb-run",
-    "yarn",
-];
-
 fn rule(name: &str) -> Option<Rule> {
     let options = |letters, long| Rule::Options { letters, long };
     Some(match name {
@@ -170,8 +66,9 @@ fn rule(name: &str) -> Option<Rule> {
         "sed" | "gsed" => Rule::Sed,
         "rg" => options("", &["--pre", "--hostname-bin"]),
         "sort" => options("", &["--compress-program"]),
-        "rsync" => options("e", &["--rsh", "--rsync-path"]),
-        "scp" | "sftp" => options("SoF", &[]),
+        "install" => options("s", &["--strip", "--strip-program"]),
+        "cpio" => options("F", &["--rsh-command", "--file"]),
+        "file" => options("zZ", &["--uncompress", "--uncompress-noreport"]),
         "wget" => options("e", &["--execute", "--use-askpass"]),
         "openssl" => Rule::Words(&["-engine", "-provider", "-provider-path", "engine"]),
         "docker" | "podman" | "nerdctl" => {
@@ -179,7 +76,6 @@ fn rule(name: &str) -> Option<Rule> {
         }
         "ip" => Rule::Words(&["exec", "-batch", "-b"]),
         "nc" | "ncat" | "netcat" => options("ec", &["--exec", "--sh-exec", "--lua-exec"]),
-        "cc" | "c++" | "gcc" | "g++" => Rule::Words(&["-wrapper"]),
         "kubectl" => Rule::Words(&["exec", "run", "debug", "cp"]),
         "zip" => options("T", &["--unzip-command"]),
         "split" => options("", &["--filter"]),
@@ -231,7 +127,14 @@ pub(super) fn words_of_name(name: &str, argv: &[String]) -> Words {
             interpreters::Form::About => Words::Plain,
         };
     }
-    rule(name).and_then(|rule| rule.carries(name, argv)).map_or(Words::Plain, carrier)
+    let rule = rule(name).or_else(|| rule(bare_name(name)));
+    rule.and_then(|rule| rule.carries(name, argv)).map_or(Words::Plain, carrier)
+}
+
+/// A name without what a version, a variant or a platform adds to it: `gcc-12`, `vim.basic`.
+pub(super) fn bare_name(name: &str) -> &str {
+    let end = name.find(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '_'));
+    name.get(..end.unwrap_or(name.len())).unwrap_or(name)
 }
 
 impl Rule {
@@ -244,7 +147,7 @@ impl Rule {
                 words.iter().find(|word| carrying.contains(&word.as_str())).cloned()
             }
             Self::Options { letters, long } => option(words, letters, long),
-            Self::Git => git(words),
+            Self::Git => git::carries(words),
             Self::Tar => tar(words),
             Self::Sed => sed_script::carries(words),
         }
@@ -269,74 +172,38 @@ fn option(words: &[String], letters: &str, long: &[&str]) -> Option<String> {
     })
 }
 
-/// Git runs what its settings name, and settings can be words.
-fn git(words: &[String]) -> Option<String> {
-    const ANYWHERE: &[&str] = &[
-        "--config-env",
-        "--exec",
-        "--exec-path",
-        "--ext-diff",
-        "--extcmd",
-        "--open-files-in-pager",
-        "--receive-pack",
-        "--textconv",
-        "--tool",
-        "--upload-pack",
-    ];
-    const VERBS: &[&str] = &[
-        "bisect",
-        "difftool",
-        "filter-branch",
-        "mergetool",
-        "submodule",
-        "config",
-        "daemon",
-        "shell",
-    ];
-    let mut verb = 0;
-    while let Some(word) = words.get(verb).filter(|word| word.starts_with('-')) {
-        if word.starts_with("-c") {
-            return Some("-c".to_owned());
-        }
-        let takes_value =
-            matches!(word.as_str(), "-C" | "--git-dir" | "--work-tree" | "--namespace");
-        verb += 1 + usize::from(takes_value);
-    }
-    option(words, "", ANYWHERE).or_else(|| {
-        let (verb, after) = words.get(verb..)?.split_first()?;
-        let letters = match verb.as_str() {
-            "clone" => "uc",
-            "fetch-pack" | "ls-remote" => "u",
-            "rebase" => "xi",
-            "grep" => "O",
-            _ => "",
-        };
-        option(after, letters, &[]).or_else(|| VERBS.contains(&verb.as_str()).then(|| verb.clone()))
-    })
-}
-
-/// `tar` takes its letters with or without a dash in the first word.
+/// `tar` takes its letters with or without a dash in the first word. It also starts whatever packs
+/// and unpacks for it, by name.
 fn tar(words: &[String]) -> Option<String> {
+    const LETTERS: &str = "IFzjJZa";
     const LONG: &[&str] = &[
+        "--auto-compress",
+        "--bzip2",
         "--checkpoint-action",
+        "--compress",
+        "--gunzip",
+        "--gzip",
         "--info-script",
+        "--lzip",
+        "--lzma",
+        "--lzop",
         "--new-volume-script",
         "--rmt-command",
         "--rsh-command",
         "--to-command",
+        "--uncompress",
+        "--ungzip",
         "--use-compress-program",
+        "--xz",
+        "--zstd",
     ];
     let bundled = words.first().filter(|word| !word.starts_with('-'));
-    let bundled = bundled.and_then(|word| word.chars().find(|letter| "IF".contains(*letter)));
-    bundled.map(|letter| format!("-{letter}")).or_else(|| option(words, "IF", LONG))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_list_can_be_searched() {
-        assert!(ALWAYS.is_sorted());
-    }
+    let bundled = bundled.and_then(|word| word.chars().find(|letter| LETTERS.contains(*letter)));
+    // An archive on another machine is reached through a remote shell.
+    let is_remote = |word: &&String| word.split_once(':').is_some_and(|(h, _)| !h.contains('/'));
+    let remote = || words.iter().find(is_remote).cloned();
+    bundled
+        .map(|letter| format!("-{letter}"))
+        .or_else(|| option(words, LETTERS, LONG))
+        .or_else(remote)
 }

@@ -20,6 +20,14 @@ pub fn escape(text: &str) -> String {
     shown
 }
 
+/// The text in a fence that nothing in it can close, for where Markdown is rendered.
+pub fn fenced(text: &str) -> String {
+    let shown = escape(text);
+    let longest = shown.split(|c| c != '`').map(str::len).max().unwrap_or_default();
+    let fence = "`".repeat((longest + 1).max(3));
+    format!("{fence}\n{shown}\n{fence}")
+}
+
 /// Says whether a character can be on a screen without being seen as what it is.
 fn is_treacherous(character: char) -> bool {
     let is_blank = character.is_whitespace() && character != ' ';
@@ -73,6 +81,17 @@ mod tests {
         check("\u{1b}[31mred\u{7}", "\\u{1B}[31mred\\u{7}");
         check("a\u{2028}b\u{85}", "a\\u{2028}b\\u{85}");
         check("tag\u{e0041}\u{fe0f}", "tag\\u{E0041}\\u{FE0F}");
+    }
+
+    #[test]
+    fn b24_no_text_closes_its_fence() {
+        for (text, expected) in [
+            ("ls", "```\nls\n```"),
+            ("a ``` b", "````\na ``` b\n````"),
+            ("x\n```\n**run me**", "````\nx\\u{A}```\\u{A}**run me**\n````"),
+        ] {
+            assert_eq!(fenced(text), expected);
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! By table, one grammar per interpreter; an option that is not in it means we do not know. Loaders
 //! (`-r`, `-M`, `--require`) run other files before the one that is named, so they count as code.
 
+use super::carriers::bare_name;
+
 /// How an interpreter's options are read.
 struct Grammar {
     names: &'static [&'static str],
@@ -40,8 +42,9 @@ const NODE_ABOUT: &[&str] = &["--version", "--help"];
 const TABLE: &[Grammar] = &[
     Grammar {
         names: &["python", "pypy"],
-        code: ("cm", &[]),
-        values: ("WX", &[]),
+        // A warning's category is imported, so `-W` takes code.
+        code: ("cmW", &[]),
+        values: ("X", &[]),
         flags: ("bBdEIOPqsSuvx", &[]),
         about: ("Vh?", &["--version", "--help"]),
         verbs: &[],
@@ -127,6 +130,27 @@ const TABLE: &[Grammar] = &[
             "scala",
             "erl",
             "elixir",
+            "clisp",
+            "crystal",
+            "escript",
+            "gjs",
+            "iex",
+            "jjs",
+            "js",
+            "jshell",
+            "kotlin",
+            "nim",
+            "ocaml",
+            "octave",
+            "php-cgi",
+            "phpdbg",
+            "pythonw",
+            "qjs",
+            "r",
+            "racket",
+            "sbcl",
+            "swift",
+            "wish",
         ],
         code: ("e", &["--eval", "--expr"]),
         values: ("", &[]),
@@ -142,9 +166,10 @@ pub(super) fn form(name: &str, argv: &[String]) -> Option<Form> {
     Some(grammar(name)?.read(argv))
 }
 
-/// Says whether a name is an interpreter's, with or without a version: `python3.11`, `lua5.4`.
+/// Says whether a name is an interpreter's, with or without a version and a platform: `python3.11`,
+/// `perl5.36-x86_64-linux-gnu`.
 fn grammar(name: &str) -> Option<&'static Grammar> {
-    let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    let bare = bare_name(name);
     let knows = |grammar: &&Grammar| grammar.names.contains(&name) || grammar.names.contains(&bare);
     TABLE.iter().find(knows)
 }

@@ -5,6 +5,7 @@
 
 use sha2::{Digest as _, Sha256};
 
+use super::carriers;
 use super::program::{ContentHash, ProgramFiles};
 use super::{Analysis, Content, Invocation, Runs, Segment};
 
@@ -73,6 +74,9 @@ impl Analysis {
             Invocation::Runs(runs) if !runs.is_multiplexed() => runs,
             Invocation::Runs(_) | Invocation::Blocked(_) => return None,
         };
+        if carriers::agent_settings(runs, &self.cwd, files).is_some() {
+            return None;
+        }
         let found = match &runs.content {
             Content::Carrier(_) => return None,
             Content::Plain | Content::Script(_) => runs.program.found.as_ref()?,

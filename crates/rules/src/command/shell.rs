@@ -5,10 +5,30 @@
 //! by the first word that is no option; options are a table, and one that is not in it (a start-up
 //! file, a login, an interactive shell) means we do not know what runs.
 
+use super::carriers::bare_name;
+
 /// Shells that read POSIX options and text.
-const POSIX: &[&str] = &["ash", "bash", "dash", "ksh", "sh", "zsh"];
+const POSIX: &[&str] = &[
+    "ash", "bash", "dash", "ksh", "lksh", "mksh", "pdksh", "posh", "rbash", "rksh", "rzsh", "sash",
+    "sh", "yash", "zsh",
+];
 /// Shells with options of their own.
-const OTHER: &[&str] = &["fish", "cmd", "powershell", "pwsh"];
+const OTHER: &[&str] = &[
+    "fish",
+    "cmd",
+    "powershell",
+    "pwsh",
+    "csh",
+    "tcsh",
+    "elvish",
+    "es",
+    "ion",
+    "nu",
+    "osh",
+    "rc",
+    "xonsh",
+    "ysh",
+];
 /// Options that change nothing about what is run.
 const PLAIN_LETTERS: &str = "abefhkmnptuvxBCEHPT";
 const PLAIN_WORDS: &[&str] =
@@ -29,13 +49,15 @@ pub(super) enum Form {
     Other { flag: String },
 }
 
-/// Says whether a name is a shell's.
+/// Says whether a name is a shell's, with or without a version: `zsh-5.9`, `bash-static`.
 pub(super) fn is_shell(name: &str) -> bool {
-    POSIX.contains(&name) || OTHER.contains(&name)
+    let is_one = |name: &str| POSIX.contains(&name) || OTHER.contains(&name);
+    is_one(name) || is_one(bare_name(name))
 }
 
 /// Reads a shell's words. `name` is the shell's.
 pub(super) fn form(name: &str, argv: &[String]) -> Form {
+    let name = if POSIX.contains(&name) || OTHER.contains(&name) { name } else { bare_name(name) };
     let takes_options = POSIX.contains(&name);
     let mut reads_input = false;
     let mut index = 1;
@@ -67,7 +89,8 @@ pub(super) fn form(name: &str, argv: &[String]) -> Form {
     }
     match argv.get(index) {
         Some(word) if !reads_input && !word.is_empty() => match name {
-            "cmd" | "powershell" | "pwsh" => Form::Inline { flag: word.clone() },
+            "fish" => Form::Script(index),
+            name if OTHER.contains(&name) => Form::Inline { flag: word.clone() },
             _ => Form::Script(index),
         },
         Some(_) | None => Form::Input,

@@ -1,5 +1,6 @@
 //! A small machine to ask questions about, and one `check` per kind of question.
 
+mod attacks;
 mod bypasses_of_arguments;
 mod bypasses_of_plans;
 mod bypasses_of_programs;

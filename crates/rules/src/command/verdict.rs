@@ -6,7 +6,7 @@
 //! by an entry that is bound to its exact words. A file that the agent can change is admitted only
 //! by an entry that is pinned to its content.
 
-use super::carriers::Carrier;
+use super::carriers::{self, Carrier};
 use super::pattern::Pattern;
 use super::program::{ContentHash, Found, Program, ProgramFiles};
 use super::remember::Binding;
@@ -84,6 +84,11 @@ pub enum Miss {
     Carrier(Carrier),
     #[error("the agent can change `{path}`; only an entry pinned to its content admits it")]
     AgentWritable { path: String },
+    #[error(
+        "`{program}` runs what the settings in `{path}` name, and the agent can write those; a person \
+         must look each time"
+    )]
+    AgentSettings { program: String, path: String },
     #[error("`{path}` is not what it was when it was allowed")]
     Changed { path: String },
     #[error("no entry of the allowlist matches `{path}`")]
@@ -138,6 +143,10 @@ impl Judge<'_> {
         };
         self.wrappers(runs)?;
         let targets = Targets::of(runs)?;
+        if let Some(path) = carriers::agent_settings(runs, self.cwd, self.files) {
+            let program = runs.effective_program().word.clone();
+            return Err(Miss::AgentSettings { program, path });
+        }
         if let Some(admission) = self.bound(runs, &targets)? {
             return Ok(admission);
         }

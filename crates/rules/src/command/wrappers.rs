@@ -102,9 +102,9 @@ fn rule(name: &str) -> Option<(&'static str, Rule)> {
                 "--help",
                 "-l",
                 "-p",
-                "--portability",
                 "-q",
                 "--quiet",
+                "-V",
                 "-v",
                 "--verbose",
                 "--version",
@@ -183,7 +183,8 @@ fn command_start(rule: &Rule, argv: &[String]) -> Option<(usize, Effect)> {
         }
         Rule::Options { effect, options, operands } => {
             let start = options.end(argv)? + operands;
-            let command = argv.get(start)?;
+            // An empty word is no program, so there is nothing to wrap.
+            let command = argv.get(start).filter(|word| !word.is_empty())?;
             // To `env`, an assignment and a lone dash change the environment.
             let is_refused =
                 *effect == Effect::None && (command.contains('=') || command.starts_with('-'));
@@ -215,10 +216,13 @@ impl Options {
         Some(index)
     }
 
+    /// `-5`, or `-n` with a number glued to it, whose sign may be written.
     fn is_number(self, word: &str) -> bool {
-        let digits = word.trim_start_matches('-').trim_start_matches('n');
-        let digits = digits.strip_prefix(['+', '-']).unwrap_or(digits);
+        let digits = match word.strip_prefix("-n") {
+            Some(number) => number.strip_prefix(['+', '-']).unwrap_or(number),
+            None => word.strip_prefix('-').unwrap_or_default(),
+        };
         let is_number = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit());
-        self.numbers == Numbers::Accepted && !word.starts_with("--") && is_number
+        self.numbers == Numbers::Accepted && is_number
     }
 }

@@ -55,6 +55,20 @@ impl Fingerprint {
         Self::of(&Canonical::object(members))
     }
 
+    /// The same with settings that only clawpen has, as `(key, value)`. Without any it stays what it
+    /// is: whoever uses none of them has the reference's fingerprint.
+    #[must_use]
+    pub fn with_own(self, settings: &[(&str, String)]) -> Self {
+        if settings.is_empty() {
+            return self;
+        }
+        let own = settings.iter().map(|(key, value)| (*key, Some(Canonical::from(value))));
+        Self::of(&Canonical::object([
+            ("reference", Some(Canonical::from(&self.0))),
+            ("own", Some(Canonical::object(own))),
+        ]))
+    }
+
     /// Any value of a config, however it is written.
     pub fn of_tree(node: &Node) -> Self {
         Self::of(&Canonical::from(node))

@@ -8,8 +8,9 @@ use super::json5;
 use super::load::{self, Finding, Invalid, LoadError};
 use super::schema::{self, keys};
 use super::setting::{Layer, Origin, Setting};
-use super::tree::{At, FileId, Node};
+use super::tree::{At, FileId, Node, Value};
 use crate::ids::AgentId;
+use crate::workspace::removal::{RemovalPolicy, Removed};
 
 /// Stands for `clawpen.json` in the places of its values, which live beside those of the config.
 pub const FILE: FileId = FileId(u16::MAX);
@@ -28,9 +29,39 @@ pub struct OwnSettings {
     pub backend: Option<Setting<String>>,
     /// Secret-looking variables that may enter the sandbox all the same.
     pub env_allow: Setting<Vec<String>>,
+    /// Commands of an agent are asked about in the sandbox too.
+    pub ask_in_sandbox: Setting<bool>,
     /// `tools.exec` and `tools.fs` widen a profile, as the reference's older release does.
     pub implicit_tool_grants: Setting<bool>,
     pub native: NativeSettings,
+    /// When the sandbox of a session is made.
+    pub start: Setting<Start>,
+    /// What becomes of private workspaces.
+    pub workspaces: RemovalPolicy,
+}
+
+/// `start`: when a sandbox is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// With the first call that needs it.
+    Lazy,
+    /// As soon as its session begins, and at once after it was replaced.
+    Eager,
+}
+
+impl Start {
+    pub const ALL: [Self; 2] = [Self::Lazy, Self::Eager];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Lazy => "lazy",
+            Self::Eager => "eager",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == text)
+    }
 }
 
 /// `native`: what only native pens have.
@@ -42,7 +73,32 @@ pub struct NativeSettings {
     pub require: Option<Setting<Vec<String>>>,
 }
 
+/// `audit`: how long records are kept. One chain serves all agents, so there are no layers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AuditSettings {
+    /// Zero: for ever.
+    pub keep_days: Setting<f64>,
+    /// A clock that jumps ahead must not cost the whole chain.
+    pub keep_at_least: Setting<f64>,
+}
+
 impl OwnConfig {
+    /// The settings of the audit chain.
+    pub fn audit(&self) -> AuditSettings {
+        let block = self.root.as_ref().map(At::root).and_then(|root| root.get("audit"));
+        let pick = |key: &str, built_in: f64| {
+            let written = block.as_ref().and_then(|block| block.get(key)).and_then(|at| {
+                Some(Setting::new(at.node.as_number()?, Origin::written(Layer::Defaults, &at)))
+            });
+            let origin = || Origin::built_in(format!("audit.{key}"));
+            written.unwrap_or_else(|| Setting::new(built_in, origin()))
+        };
+        AuditSettings {
+            keep_days: pick("keepDays", 365.0),
+            keep_at_least: pick("keepAtLeast", 10_000.0),
+        }
+    }
+
     /// Where it was read from, if it exists.
     pub fn file(&self) -> Option<&str> {
         self.file.as_deref()
@@ -71,26 +127,79 @@ impl OwnConfig {
         let env_allow = pick("envAllow")
             .and_then(|(at, origin)| Some(Setting::new(at.strings()?, origin)))
             .unwrap_or_else(|| Setting::new(Vec::new(), Origin::built_in("defaults.envAllow")));
+        // Whatever is written there and is no plain `false` asks.
+        let ask_in_sandbox =
+            pick("askInSandbox").filter(|(at, _)| at.node.value != Value::Null).map_or_else(
+                || Setting::new(false, Origin::built_in("defaults.askInSandbox")),
+                |(at, origin)| Setting::new(at.node.as_bool() != Some(false), origin),
+            );
         let implicit_tool_grants = pick("implicitToolGrants")
             .and_then(|(at, origin)| Some(Setting::new(at.node.as_bool()?, origin)))
             .unwrap_or_else(|| {
                 Setting::new(false, Origin::built_in("defaults.implicitToolGrants"))
             });
         let native = NativeSettings {
-            rootfs: pick_native(&layers, "rootfs").and_then(|(at, origin)| {
+            rootfs: pick_in(&layers, "native", "rootfs").and_then(|(at, origin)| {
                 Some(Setting::new(at.node.as_str()?.trim().to_owned(), origin))
             }),
-            require: pick_native(&layers, "require")
+            require: pick_in(&layers, "native", "require")
                 .and_then(|(at, origin)| Some(Setting::new(at.strings()?, origin))),
         };
-        OwnSettings { backend, env_allow, implicit_tool_grants, native }
+        let start = pick("start")
+            .and_then(|(at, origin)| Some(Setting::new(Start::parse(at.node.as_str()?)?, origin)))
+            .unwrap_or_else(|| Setting::new(Start::Lazy, Origin::built_in("defaults.start")));
+        let workspaces = removal(&layers);
+        OwnSettings {
+            backend,
+            env_allow,
+            ask_in_sandbox,
+            implicit_tool_grants,
+            native,
+            start,
+            workspaces,
+        }
     }
 }
 
-/// A value of the `native` block, from the nearest layer that writes it.
-fn pick_native<'a>(layers: &[(Layer, Option<At<'a>>)], key: &str) -> Option<(At<'a>, Origin)> {
+/// `workspaces`.
+fn removal(layers: &[(Layer, Option<At<'_>>)]) -> RemovalPolicy {
+    let mut policy = RemovalPolicy::built_in();
+    if let Some((at, origin)) = pick_in(layers, "workspaces", "removed")
+        && let Some(removed) = at.node.as_str().and_then(Removed::parse)
+    {
+        policy.removed = Setting::new(removed, origin);
+    }
+    let days = |key: &str| {
+        let (at, origin) = pick_in(layers, "workspaces", key)?;
+        Some(Setting::new(whole(at.node.as_number()?), origin))
+    };
+    if let Some(days) = days("afterDays") {
+        policy.after_days = days;
+    }
+    if let Some(days) = days("trashDays") {
+        policy.trash_days = days;
+    }
+    policy
+}
+
+/// The schema lets only whole numbers through, zero or more.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a cast from float saturates, which is what is wanted"
+)]
+const fn whole(number: f64) -> u64 {
+    number as u64
+}
+
+/// A value of a block such as `native`, from the nearest layer that writes it.
+fn pick_in<'a>(
+    layers: &[(Layer, Option<At<'a>>)],
+    name: &str,
+    key: &str,
+) -> Option<(At<'a>, Origin)> {
     layers.iter().find_map(|(layer, block)| {
-        let at = block.as_ref()?.get("native")?.get(key)?;
+        let at = block.as_ref()?.get(name)?.get(key)?;
         let origin = Origin::written(*layer, &at);
         Some((at, origin))
     })

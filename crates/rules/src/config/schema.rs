@@ -12,6 +12,7 @@ mod rules;
 use std::fmt;
 
 use super::tree::{At, Kind, Node, Place, Value, join_key};
+use crate::spelling;
 
 /// What a value must look like.
 #[derive(Debug)]
@@ -393,31 +394,10 @@ pub fn nearest(written: &str, known: impl Iterator<Item = &'static str>) -> Opti
     }
     let lower = written.to_lowercase();
     known
-        .map(|name| (distance(&lower, &name.to_lowercase()), name))
+        .map(|name| (spelling::distance(&lower, &name.to_lowercase()), name))
         .filter(|(distance, name)| *distance <= (name.len() / 3).max(1))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
-}
-
-/// Edit distance with swaps of neighbours counted once: `sanbdox` is one slip from `sandbox`.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let first: Vec<usize> = (0..=b.len()).collect();
-    let mut rows = vec![first];
-    for (i, &from) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, &to) in b.iter().enumerate() {
-            let above = &rows[i];
-            let mut best =
-                (above[j + 1] + 1).min(row[j] + 1).min(above[j] + usize::from(from != to));
-            if i > 0 && j > 0 && from == b[j - 1] && a[i - 1] == to {
-                best = best.min(rows[i - 1][j - 1] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]

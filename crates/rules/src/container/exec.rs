@@ -232,7 +232,7 @@ mod tests {
     use crate::elevated::GateScope;
     use crate::host_files::FileTable;
     use crate::scope::ScopeKey;
-    use crate::workspace::{Directories, OwnDirectory};
+    use crate::workspace::Directories;
 
     #[test]
     fn a_command_sees_path_home_config_and_call_in_that_order() {
@@ -293,8 +293,7 @@ mod tests {
 
     fn layout() -> Layout {
         let directories = Directories {
-            root: "/state".into(),
-            own: OwnDirectory::Shared,
+            sandbox: "/state".into(),
             agent: "/ws".into(),
             workdir: "/workspace".into(),
         };

@@ -11,7 +11,7 @@ use crate::config::tree::FileId;
 use crate::environment::Filter;
 use crate::host_files::{EntryKind, FileTable};
 use crate::mounts::{BindPolicy, KnownPlaces};
-use crate::workspace::{Directories, OwnDirectory};
+use crate::workspace::Directories;
 
 #[test]
 fn the_default_container_is_locked_down() {
@@ -108,8 +108,7 @@ fn host_directories_that_cannot_be_written_as_a_mount_are_refused() {
         ("/x\ny", ShapeProblem::Character('\n')),
     ] {
         let directories = Directories {
-            root: root.into(),
-            own: OwnDirectory::Named("s-1".into()),
+            sandbox: if root.is_empty() { "s-1".into() } else { format!("{root}/s-1") },
             agent: "/home/u/ws".into(),
             workdir: "/workspace".into(),
         };
@@ -147,8 +146,7 @@ fn a_workspace_that_shows_what_no_sandbox_may_see_is_refused() {
     ] {
         let files = files().with_link("/link", "/").with_link("/home/u/keys", "/root/.ssh");
         let directories = Directories {
-            root: "/state/sandboxes".into(),
-            own: OwnDirectory::Named("s-1".into()),
+            sandbox: "/state/sandboxes/s-1".into(),
             agent: agent.into(),
             workdir: "/workspace".into(),
         };
@@ -181,8 +179,7 @@ fn a_workspace_that_leads_nobody_knows_where_is_refused() {
     let config = resolve("{}");
     let policy = policy(&config, &layout(WorkspaceAccess::None, "/workspace"));
     let directories = Directories {
-        root: "/state/sandboxes".into(),
-        own: OwnDirectory::Shared,
+        sandbox: "/state/sandboxes".into(),
         agent: "/loop/ws".into(),
         workdir: "/workspace".into(),
     };
@@ -274,8 +271,7 @@ fn identity(config: &SandboxConfig) -> Identity {
 
 fn layout(access: WorkspaceAccess, workdir: &str) -> Layout {
     let directories = Directories {
-        root: "/state/sandboxes".into(),
-        own: OwnDirectory::Named("s-1".into()),
+        sandbox: "/state/sandboxes/s-1".into(),
         agent: "/home/u/ws".into(),
         workdir: workdir.into(),
     };

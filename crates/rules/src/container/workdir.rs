@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use crate::config::sandbox::WorkspaceAccess;
     use crate::host_files::FileTable;
-    use crate::workspace::{Directories, OwnDirectory};
+    use crate::workspace::Directories;
     use FallbackReason::{LeadsOut, NoDirectory, Outside, Unknown};
 
     #[test]
@@ -163,8 +163,7 @@ mod tests {
             .with_link("/home/u/ws/out", "/etc")
             .with_link("/home/u/ws/loop", "loop");
         let directories = Directories {
-            root: "/state".into(),
-            own: OwnDirectory::Shared,
+            sandbox: "/state".into(),
             agent: "/home/u/ws".into(),
             workdir: "/workspace".into(),
         };

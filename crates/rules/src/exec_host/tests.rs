@@ -353,3 +353,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn b22_a_calls_own_words_never_loosen() {
+    let asked = |request| Case { request, ..case("security: 'allowlist', ask: 'always'", "") };
+    check(&asked(wish("", "full", "off")), "gateway allowlist/always");
+    check(&asked(wish("gateway", "full", "")), "gateway allowlist/always");
+    check(&asked(wish("", "", "off")), "gateway allowlist/always");
+}
+
+#[test]
+fn b22_a_call_may_only_tighten() {
+    let open = |request| Case { request, ..case("security: 'full', ask: 'off'", "") };
+    check(&open(wish("", "allowlist", "")), "gateway allowlist/off");
+    check(&open(wish("", "", "always")), "gateway full/always");
+}
+
+#[test]
+fn b22_the_approvals_file_stands_above_what_a_call_says() {
+    let file = r#","agents":{"main":{"security":"allowlist","ask":"always"}}"#;
+    let asked =
+        Case { request: wish("", "full", "off"), ..case("security: 'full', ask: 'off'", file) };
+    check(&asked, "gateway allowlist/always");
+}

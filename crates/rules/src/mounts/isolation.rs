@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn joining_a_namespace_needs_the_flag() {
+    fn b32_joining_a_namespace_needs_the_flag() {
         for network in ["container:x", " Container:x", "container:", "ns:/proc/1/ns/net", "NS:/x"] {
             check(network, NamespaceJoin::Refused, [false; 2]);
             check(network, NamespaceJoin::Allowed, [true; 2]);

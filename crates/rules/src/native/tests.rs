@@ -14,7 +14,7 @@ use crate::host_files::{Entry, EntryKind, FactError, HostFiles};
 use crate::mounts::{BindPolicy, KnownPlaces};
 use crate::scope::ScopeKey;
 use crate::session::Session;
-use crate::workspace::{Directories, Layout, OwnDirectory};
+use crate::workspace::{Directories, Layout};
 
 const ALL: Offer =
     Offer { pids: Support::Yes, memory: Support::Yes, swap: Support::Yes, cpu: Support::Yes };
@@ -38,8 +38,7 @@ fn ask(docker: &str, rootfs: Option<&str>, offer: Offer) -> Result<NativePen, Ve
     let layout = Layout::plan(
         sandbox.workspace_access.value,
         &Directories {
-            root: "/state/sandboxes".into(),
-            own: OwnDirectory::Named("main".into()),
+            sandbox: "/state/sandboxes/main".into(),
             agent: "/ws".into(),
             workdir: docker.workdir.value.clone(),
         },

@@ -82,7 +82,7 @@ fn relative_host_and_sandbox_paths_mean_the_same_file() {
 }
 
 #[test]
-fn what_lies_outside_is_refused_however_it_is_written() {
+fn b31_what_lies_outside_is_refused_however_it_is_written() {
     for input in [
         "..",
         "../outside/f",
@@ -115,7 +115,7 @@ fn names_are_compared_whole() {
 }
 
 #[test]
-fn a_path_through_a_link_means_the_mount_it_leads_to() {
+fn b31_a_path_through_a_link_means_the_mount_it_leads_to() {
     check(&[], "in/f", None, "/srv/ws/in/f /workspace/in/f in/f ro");
     check(&["/srv/data:/data"], "data/ro/f", None, "/srv/data/ro/f /data/ro/f /data/ro/f rw");
     check(&[], "/srv/alias/dir/f", None, "/srv/ws/dir/f /workspace/dir/f dir/f ro");
@@ -172,7 +172,7 @@ fn guard(input: &str, purpose: Purpose) -> Result<Guarded, Refusal> {
 }
 
 #[test]
-fn the_guard_follows_links_and_keeps_the_path_inside() {
+fn b31_the_guard_follows_links_and_keeps_the_path_inside() {
     let inside = |relative: &str| {
         Ok(Guarded { path: posix::join("/srv/ws", relative), relative: relative.to_owned() })
     };
@@ -205,7 +205,7 @@ fn the_guard_follows_links_and_keeps_the_path_inside() {
 }
 
 #[test]
-fn a_file_with_a_second_name_may_only_be_removed() {
+fn b31_a_file_with_a_second_name_may_only_be_removed() {
     struct Linked;
     impl HostFiles for Linked {
         fn entry(&self, path: &str) -> Result<Option<crate::host_files::Entry>, FactError> {

@@ -47,6 +47,29 @@ fn doubt_counts_as_hot() {
 }
 
 #[test]
+fn another_backend_or_protocol_is_never_gone_on_with() {
+    let with = |reach| Container { reach, ..running(Some(&wanted_label())) };
+    let stale = Stale {
+        name: wanted().name,
+        fingerprint: Some(wanted_label()),
+        recreate: wanted().recreate,
+    };
+    let backend = Reuse::Refuse(RefuseReason::OtherBackend(stale.clone()));
+    check(with(Reach::OtherBackend), entry(Some(NOW), None), backend);
+    let cold = replaced(Difference::Changed, idle(300_000));
+    check(with(Reach::OtherBackend), entry(Some(NOW - 300_000), None), cold);
+    let at_once = replaced(Difference::Changed, Cold::OutOfReach);
+    check(with(Reach::OtherProtocol), entry(Some(NOW), None), at_once);
+    let seen = Seen {
+        container: Some(with(Reach::OtherProtocol)),
+        registry: entry(Some(0), None),
+        activity: Activity::InUse,
+    };
+    let refused = Reuse::Refuse(RefuseReason::OtherProtocol(stale));
+    assert_eq!(decide(&seen, &wanted(), Timestamp::from_millis(NOW)), refused);
+}
+
+#[test]
 fn a_call_in_flight_keeps_a_sandbox_hot_for_as_long_as_it_takes() {
     let mut seen = Seen {
         container: Some(running(Some("old"))),
@@ -129,7 +152,12 @@ fn wanted() -> Wanted {
 }
 
 fn running(label: Option<&str>) -> Container {
-    Container { state: State::Running, label: label.map(str::to_owned), mounts: Mounts::Same }
+    Container {
+        state: State::Running,
+        label: label.map(str::to_owned),
+        mounts: Mounts::Same,
+        reach: Reach::Usable,
+    }
 }
 
 fn stopped(label: Option<&str>) -> Container {

@@ -9,6 +9,7 @@ use super::glob::Glob;
 use super::list::Written;
 use super::name::{ALIASES, Tool, ToolName};
 use crate::config::setting::{Layer, Origin};
+use crate::spelling;
 
 /// Something about a policy that its author should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,40 +141,17 @@ pub(super) fn nearest_group(name: &str) -> Option<&'static str> {
 fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // Longer text is no slip of the finger, and must not cost quadratic time.
     const LONGEST: usize = 32;
-    let wanted: Vec<char> = wanted.chars().take(LONGEST + 1).collect();
-    let allowed = match wanted.len() {
+    let length = wanted.chars().take(LONGEST + 1).count();
+    let allowed = match length {
         0 => return None,
         1..=4 => 1,
         5..=LONGEST => 2,
         _ => return None,
     };
     names
-        .filter(|name| name.len().abs_diff(wanted.len()) <= allowed)
-        .map(|name| (distance(&wanted, &name.chars().collect::<Vec<_>>()), name))
+        .filter(|name| name.len().abs_diff(length) <= allowed)
+        .map(|name| (spelling::distance(wanted, name), name))
         .filter(|(distance, _)| (1..=allowed).contains(distance))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
-}
-
-/// How many insertions, deletions, replacements and swaps of neighbours turn one into the other.
-fn distance(from: &[char], to: &[char]) -> usize {
-    let mut before_last: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=to.len()).collect();
-    for (row, from_char) in from.iter().enumerate() {
-        let mut current = vec![row + 1];
-        for (column, to_char) in to.iter().enumerate() {
-            let cost = usize::from(from_char != to_char);
-            let mut best = (last[column] + cost).min(last[column + 1] + 1).min(current[column] + 1);
-            let swapped = row > 0
-                && column > 0
-                && from.get(row - 1) == Some(to_char)
-                && to.get(column - 1) == Some(from_char);
-            if swapped {
-                best = best.min(before_last[column - 1] + 1);
-            }
-            current.push(best);
-        }
-        before_last = std::mem::replace(&mut last, current);
-    }
-    last.last().copied().unwrap_or(from.len())
 }

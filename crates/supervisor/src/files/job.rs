@@ -12,17 +12,15 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::time::Instant;
 
-use clawpen_os::beneath::{self, Existing, Kind, Open, Place};
+use clawpen_os::beneath::{self, Existing, Kind, Open, Place, Removal};
 use clawpen_wire::supervisor::{Copy, Depth, Digest, ErrorCode, Event, Failed, OnExisting};
 
 use super::io_failed;
 use crate::exec::failed;
 use crate::sha256::Sha256;
 
-/// How deep a tree may be: each level holds two descriptors.
+/// How deep a tree may be that is copied: each level holds two descriptors, one on either side.
 const DEPTH: usize = 200;
-/// Names that are read of a directory at once.
-const NAMES: usize = 256;
 /// Bytes moved before the clock is looked at.
 const PIECE: usize = 128 * 1024;
 
@@ -35,16 +33,9 @@ pub(crate) struct Job {
 #[derive(Debug)]
 enum Task {
     Hash { file: File, hash: Sha256, size: u64 },
-    Remove { top: Option<(OwnedFd, OsString)>, depth: Depth, levels: Vec<Level> },
+    RemoveOne { parent: OwnedFd, name: OsString },
+    RemoveTree { removal: Removal, name: OsString },
     Copy(Box<Copying>),
-}
-
-/// A directory whose entries are being removed.
-#[derive(Debug)]
-struct Level {
-    parent: OwnedFd,
-    name: OsString,
-    directory: OwnedFd,
 }
 
 /// A copy under way.
@@ -75,7 +66,10 @@ impl Job {
     }
 
     pub(super) fn remove(parent: OwnedFd, name: OsString, depth: Depth) -> Self {
-        Self::new(Task::Remove { top: Some((parent, name)), depth, levels: Vec::new() })
+        Self::new(match depth {
+            Depth::One => Task::RemoveOne { parent, name },
+            Depth::Tree => Task::RemoveTree { removal: Removal::new(parent, name.clone()), name },
+        })
     }
 
     pub(super) fn copy(
@@ -116,7 +110,7 @@ impl Job {
     pub(crate) fn abandon(self) {
         match self.task {
             Task::Copy(copying) => copying.clean_up(),
-            Task::Hash { .. } | Task::Remove { .. } => {}
+            Task::Hash { .. } | Task::RemoveOne { .. } | Task::RemoveTree { .. } => {}
         }
     }
 
@@ -134,7 +128,8 @@ impl Job {
                     *size += count as u64;
                     false
                 }
-                Task::Remove { top, depth, levels } => remove_some(top, *depth, levels)?,
+                Task::RemoveOne { parent, name } => remove_one(parent, name)?,
+                Task::RemoveTree { removal, name } => checked(removal.step(), name)?,
                 Task::Copy(copying) => match copying.copy_some(&mut self.buffer) {
                     Ok(done) => done,
                     Err(failed) => {
@@ -153,59 +148,19 @@ impl Job {
     }
 }
 
-/// Removes up to a few hundred entries. Says whether all is gone.
-fn remove_some(
-    top: &mut Option<(OwnedFd, OsString)>,
-    depth: Depth,
-    levels: &mut Vec<Level>,
-) -> Result<bool, Failed> {
-    if let Some((parent, name)) = top.take() {
-        let kind = checked(beneath::stat_name(parent.as_fd(), &name), &name)?.kind;
-        if kind != Kind::Directory {
-            return checked(beneath::remove_file(parent.as_fd(), &name), &name).map(|()| true);
-        }
-        if depth == Depth::One {
-            return checked(beneath::remove_directory(parent.as_fd(), &name), &name).map(|()| true);
-        }
-        enter(levels, parent, name)?;
-    }
-    let Some(level) = levels.last() else { return Ok(true) };
-    let entries = names(&level.directory, &level.name)?;
-    let is_empty = entries.is_empty();
-    for name in entries {
-        match beneath::remove_file(level.directory.as_fd(), &name) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => {
-                let is_directory = beneath::stat_name(level.directory.as_fd(), &name)
-                    .is_ok_and(|seen| seen.kind == Kind::Directory);
-                if !is_directory {
-                    return Err(io_failed(&error, &name.to_string_lossy()));
-                }
-                let parent = checked(level.directory.try_clone(), &name)?;
-                enter(levels, parent, name)?;
-                return Ok(false);
-            }
-        }
-    }
-    if is_empty && let Some(level) = levels.pop() {
-        match beneath::remove_directory(level.parent.as_fd(), &level.name) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(io_failed(&error, &level.name.to_string_lossy())),
-        }
-    }
-    Ok(levels.is_empty())
-}
-
-fn enter(levels: &mut Vec<Level>, parent: OwnedFd, name: OsString) -> Result<(), Failed> {
-    if levels.len() >= DEPTH {
-        return Err(too_deep());
-    }
-    let directory =
-        checked(beneath::open(parent.as_fd(), Path::new(&name), Open::Directory), &name)?;
-    levels.push(Level { parent, name, directory });
-    Ok(())
+/// Removes a file or an empty directory.
+fn remove_one(parent: &OwnedFd, name: &OsStr) -> Result<bool, Failed> {
+    let removed = match checked(beneath::stat_name(parent.as_fd(), name), name)?.kind {
+        Kind::Directory => beneath::remove_directory(parent.as_fd(), name),
+        Kind::File
+        | Kind::Symlink
+        | Kind::Fifo
+        | Kind::Socket
+        | Kind::CharacterDevice
+        | Kind::BlockDevice
+        | Kind::Unknown => beneath::remove_file(parent.as_fd(), name),
+    };
+    checked(removed, name).map(|()| true)
 }
 
 impl Copying {
@@ -298,16 +253,6 @@ impl Copying {
     }
 }
 
-/// Some names of a directory that is being emptied.
-fn names(directory: &OwnedFd, name: &OsStr) -> Result<Vec<OsString>, Failed> {
-    let mut found = Vec::new();
-    let listed = beneath::list(directory.as_fd(), &mut |entry| {
-        found.push(entry.name);
-        if found.len() < NAMES { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    });
-    checked(listed, name).map(|()| found)
-}
-
 fn all_names(directory: &OwnedFd, name: &OsStr) -> Result<Vec<OsString>, Failed> {
     let mut found = Vec::new();
     let listed = beneath::list(directory.as_fd(), &mut |entry| {
@@ -332,5 +277,8 @@ fn checked<T>(result: io::Result<T>, name: &OsStr) -> Result<T, Failed> {
 }
 
 fn too_deep() -> Failed {
-    failed(ErrorCode::TooLong, format!("the tree is deeper than {DEPTH} directories"))
+    let what = format!(
+        "the tree is deeper than {DEPTH} directories; copy its parts, or run `cp -a` in the sandbox"
+    );
+    failed(ErrorCode::TooLong, what)
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use clawpen_os::beneath::{self, Existing, Kind, Open, Place};
 use clawpen_wire::supervisor::{ErrorCode, Failed, Parents, WriteMode, WriteOpen, limits};
 
+use super::links::Last;
 use super::{Found, io_failed};
 use crate::exec::failed;
 
@@ -135,32 +136,36 @@ fn follow_links(
 ) -> Result<(OwnedFd, OsString, Option<Kind>), Failed> {
     let mut path = found.path.clone();
     for _ in 0..LINKS {
-        let check = |error: io::Error| io_failed(&error, &path.display().to_string());
+        let here = Found { root: found.root, path: path.clone(), place: found.place };
         if parents == Parents::Make
             && let Some(parent) = path.parent()
         {
-            beneath::make_directories(found.root, parent, 0o777).map_err(check)?;
+            let parent = Found { root: found.root, path: parent.to_owned(), place: found.place };
+            let make = |path: &Path| beneath::make_directories(found.root, path, 0o777);
+            parent.beneath(Last::Follow, make)?;
         }
-        let (directory, name) = beneath::open_parent(found.root, &path).map_err(check)?;
+        let (directory, name) = here.parent()?;
         match beneath::stat_name(directory.as_fd(), &name) {
             Ok(seen) if seen.kind == Kind::Symlink => {
-                let leads_to =
-                    PathBuf::from(beneath::read_link(directory.as_fd(), &name).map_err(check)?);
-                // An absolute link replaces the whole path here and is refused by the kernel in the next
-                // round, unless the root is `/` itself.
-                if leads_to.is_absolute() && !found.takes_absolute_links {
-                    return Err(failed(
-                        ErrorCode::Outside,
-                        format!("`{}` is an absolute link", path.display()),
-                    ));
-                }
-                path = path.parent().unwrap_or(Path::new("")).join(leads_to);
+                let leads_to = beneath::read_link(directory.as_fd(), &name);
+                let leads_to = PathBuf::from(here.check(leads_to)?);
+                // The kernel would take an absolute one for a path beneath the root.
+                let inside = match found.place {
+                    Some(place) if leads_to.is_absolute() => {
+                        leads_to.strip_prefix(place).ok().map(Path::to_owned)
+                    }
+                    Some(_) | None => Some(path.parent().unwrap_or(Path::new("")).join(&leads_to)),
+                };
+                path = inside.ok_or_else(|| {
+                    let what = format!("`{}` leads out of the root", path.display());
+                    failed(ErrorCode::Outside, what)
+                })?;
             }
             Ok(seen) => return Ok((directory, name, Some(seen.kind))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok((directory, name, None));
             }
-            Err(error) => return Err(check(error)),
+            Err(error) => return here.check(Err(error)),
         }
     }
     Err(failed(ErrorCode::Link, format!("`{}` leads through too many links", found.path.display())))

@@ -32,7 +32,7 @@ pub(super) fn build(
         .step("make the root's file system")?;
     // On top of the host's root. Our own root stays below it, so host paths still lead to the host.
     root.attach(host.as_fd(), Path::new("")).step("attach the root's file system")?;
-    let mut builder = Builder { root: root.into_fd(), host, user, trees };
+    let mut builder = Builder { root: root.into_fd(), host, user, trees, cover: None };
     for step in &plan.root {
         builder.take(step)?;
     }
@@ -44,6 +44,8 @@ struct Builder<'a> {
     host: OwnedFd,
     user: &'a Credentials,
     trees: VecDeque<Mount>,
+    /// The empty directory that lies over the first masked one, to be laid over the others.
+    cover: Option<OwnedFd>,
 }
 
 impl Builder<'_> {
@@ -153,7 +155,7 @@ impl Builder<'_> {
     }
 
     /// Hides what is there. What is not there needs no mask.
-    fn mask(&self, target: &Path) -> Result<(), Failure> {
+    fn mask(&mut self, target: &Path) -> Result<(), Failure> {
         let mask = || format!("mask `{}`", target.display());
         if faults::is_off("masks") {
             return Ok(());
@@ -165,9 +167,14 @@ impl Builder<'_> {
         };
         let flags =
             MountFlags::READ_ONLY | MountFlags::NO_SUID | MountFlags::NO_DEV | MountFlags::NO_EXEC;
-        let cover = if beneath::stat(there.as_fd()).step_with(mask)?.kind == Kind::Directory {
-            let options = [FsOption::Text("size", "4k"), FsOption::Text("mode", "0555")];
-            Mount::new_filesystem("tmpfs", &options, flags).step_with(mask)?
+        let is_directory = beneath::stat(there.as_fd()).step_with(mask)?.kind == Kind::Directory;
+        let cover = if is_directory {
+            let first = || {
+                let options = [FsOption::Text("size", "4k"), FsOption::Text("mode", "0555")];
+                Mount::new_filesystem("tmpfs", &options, flags)
+            };
+            let again = |cover: &OwnedFd| Mount::clone_of(cover.as_fd(), "".as_ref(), Extent::One);
+            self.cover.as_ref().map_or_else(first, again).step_with(mask)?
         } else {
             let null = beneath::open(self.host.as_fd(), Path::new("dev/null"), Open::Handle)
                 .step_with(mask)?;
@@ -176,7 +183,11 @@ impl Builder<'_> {
             cover.restrict(flags, Extent::One).step_with(mask)?;
             cover
         };
-        cover.attach(there.as_fd(), Path::new("")).step_with(mask)
+        cover.attach(there.as_fd(), Path::new("")).step_with(mask)?;
+        if is_directory {
+            self.cover.get_or_insert(cover.into_fd());
+        }
+        Ok(())
     }
 
     fn read_only(&self, target: &Path) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use clawpen_os::events::{self, Interest};
-use clawpen_os::process::Child;
+use clawpen_os::process::{Child, Signal};
 use clawpen_os::spawn::Step;
 use clawpen_wire::supervisor::{Attach, ErrorCode};
 use clawpen_wire::supervisor::{
@@ -128,8 +128,7 @@ impl Server {
     pub(super) fn is_starting(&mut self, id: ProcessId, shim: Child, status: OwnedFd) {
         let Some(command) = self.commands.get_mut(&id) else { return };
         let mut status = Watched::new(status, Token::Status(id));
-        let watched = events::set_nonblocking(status.as_fd())
-            .and_then(|()| status.watch(&self.epoll, Interest::Read));
+        let watched = status.watch(&self.epoll, Interest::Read);
         command.status = Some(status);
         command.shim = Some(shim);
         if watched.is_err() {
@@ -144,6 +143,15 @@ impl Server {
             *view = Some(Box::new(facts::View::take()));
         }
         self.watch_outputs(id);
+    }
+
+    /// The observer has not ended in time: somebody has stopped it. What it may still write is not waited for.
+    pub(super) fn give_observer_up(&mut self, id: ProcessId) {
+        if let Some(command) = self.commands.get_mut(&id) {
+            command.close_streams(&self.epoll);
+            command.gone = Some(Tree::Gone);
+        }
+        self.finish(id);
     }
 
     /// No shim could be made.
@@ -193,7 +201,20 @@ impl Server {
                     command.close_streams(&self.epoll);
                     self.tell_failure(&command, failed);
                     command.owner = Owner::Nobody;
+                    command.kill_shim();
                     self.commands.insert(id, command);
+                    return;
+                }
+                Some(Said::NotTaken) => {
+                    if let Some(status) = command.status.take() {
+                        status.close(&self.epoll);
+                    }
+                    // Whoever killed the shim while it stood by does not get its command too. One that is to
+                    // be killed has no order any more, and ends with its shim.
+                    if let Some(order) = command.order.take() {
+                        self.retiring.extend(command.shim.take());
+                        self.starts.push_back((id, order));
+                    }
                     return;
                 }
                 Some(said @ Said::Started { .. }) => {
@@ -205,7 +226,11 @@ impl Server {
                     command.hear(said);
                     // The host need not wait until the shim itself is gone.
                     if command.gone == Some(Tree::Gone) {
-                        self.retiring.extend(command.shim.take());
+                        if let Some(shim) = command.shim.take() {
+                            // It has nothing left to do, and whoever stops it now must not keep it.
+                            let _ = shim.signal(Signal::KILL);
+                            self.retiring.push(shim);
+                        }
                         return self.drain(id);
                     }
                 }

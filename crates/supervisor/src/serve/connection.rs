@@ -14,6 +14,8 @@ use crate::files::{Job, Reading, Writing};
 
 /// Bytes waiting for the host past which nothing new is produced for it.
 const FULL: usize = 1024 * 1024;
+/// Bytes that were sent past which they are let go of, though others still wait.
+const SENT: usize = 256 * 1024;
 /// What an idle connection keeps.
 const KEPT: usize = 64 * 1024;
 
@@ -106,6 +108,10 @@ impl Connection {
             self.sent = 0;
             self.outbox.clear();
             self.outbox.shrink_to(KEPT);
+        } else if self.sent >= SENT {
+            // A host that nearly keeps up never lets it run empty: what is sent would pile up for ever.
+            self.outbox.drain(..self.sent);
+            self.sent = 0;
         }
         Ok(())
     }
@@ -118,5 +124,37 @@ impl Connection {
             (true, _) => Interest::Write,
         };
         self.socket.watch(epoll, interest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+
+    use clawpen_os::sockets::{self, Kind};
+    use clawpen_wire::supervisor::{Output, Stream};
+
+    use super::*;
+    use crate::serve::watch::Token;
+
+    #[test]
+    fn a_host_that_nearly_keeps_up_costs_no_memory() {
+        let (ours, theirs) = sockets::pair(Kind::Stream).unwrap();
+        events::set_nonblocking(ours.as_fd()).unwrap();
+        events::set_nonblocking(theirs.as_fd()).unwrap();
+        let mut connection = Connection::new(Watched::new(ours, Token::Connection(1)));
+        let bytes = [7_u8; 16 * 1024];
+        let mut read = vec![0; 15 * 1024];
+        let mut total = 0;
+        while total < 64 * 1024 * 1024 {
+            if !connection.is_full() {
+                let output = Output { stream: Stream::Stdout, offset: 0, bytes: &bytes };
+                connection.say(2, &Event::Output(output));
+            }
+            connection.flush().unwrap();
+            total += events::read(theirs.as_fd(), &mut read).unwrap_or_default();
+            assert!(connection.outbox.capacity() < 8 * 1024 * 1024, "after {total} bytes");
+        }
+        assert!(connection.has_output(), "it never ran empty");
     }
 }

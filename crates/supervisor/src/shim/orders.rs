@@ -7,6 +7,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
+use clawpen_os::events::{self, Interest};
 use clawpen_os::sockets;
 use clawpen_os::spawn::Session;
 
@@ -54,6 +55,9 @@ pub(crate) fn give(to: BorrowedFd<'_>, message: &[u8], prepared: &Prepared) -> i
 
 /// Waits for an order; `None` if there will be none.
 pub(crate) fn take(from: BorrowedFd<'_>) -> io::Result<Option<Prepared>> {
+    // Apart from taking it: whoever was killed while he waited ends here, with the order unread, and process 1
+    // is told so. Within one call the kernel would still take it for him, and nobody would know whether it ran.
+    while events::poll(&[(from, Interest::Read)], None)?.is_empty() {}
     let mut buffer = vec![0; LONGEST];
     let message = sockets::receive(from, &mut buffer, DESCRIPTORS)?;
     if message.bytes == 0 {
@@ -104,7 +108,6 @@ fn words(rest: &mut &[u8]) -> Option<Vec<CString>> {
 
 #[cfg(test)]
 mod tests {
-    use clawpen_os::events;
     use clawpen_os::sockets::Kind;
 
     use super::*;

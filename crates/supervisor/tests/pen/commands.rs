@@ -1,7 +1,5 @@
 //! Commands: streams, terminals, environment, time-outs, failures, usage.
 
-use std::time::{Duration, Instant};
-
 use clawpen_wire::supervisor::{
     End, EnvVar, EnvironmentBase, ErrorCode, Event, Exec, ExecOutput, Reach, Request, Signal,
     StderrMode, StdinMode, TtySize, limits,
@@ -237,16 +235,16 @@ fn a_terminal_has_a_size_echoes_and_ends() {
 #[test]
 fn a_time_out_kills_and_says_so() {
     let mut pen = Pen::new(any_maker());
-    let started = Instant::now();
+    // The harness waits less long than the command would sleep.
     let ran = pen
         .host
         .run(Exec { timeout_ms: 100, ..sh("trap '' TERM INT HUP; while :; do sleep 100; done") })
         .unwrap();
     assert_eq!((ran.end(), ran.exited.unwrap().timed_out), (End::Signal(9), true));
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
 
+    // Long enough for a shell to set its trap on a machine that has other things to do.
     let polite = Exec {
-        timeout_ms: 100,
+        timeout_ms: 2000,
         grace_ms: 10_000,
         ..sh("trap 'echo bye; exit 5' TERM; while :; do sleep 0.02; done")
     };

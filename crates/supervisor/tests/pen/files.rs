@@ -449,3 +449,77 @@ fn a_race_of_links_never_leads_a_call_out() {
     }
     assert_eq!(pen.host.run(crate::harness::sh("ls -A /tmp/out")).unwrap().text(), "file\n");
 }
+
+#[test]
+fn absolute_links_work_if_they_stay_in_their_root() {
+    for &maker in makers() {
+        let mut pen = Pen::new(maker);
+        let script = "mkdir dir && echo inside > dir/file && ln -s /work/dir whole && \
+                      ln -s /work/whole/file chain && ln -s /work/new dangling && \
+                      ln -s /etc/passwd out && ln -s /work/../etc/passwd sly && ln -s / top";
+        pen.host.shell(script);
+        let host = &mut pen.host;
+        for path in ["whole/file", "chain", "dir/../whole/file"] {
+            assert_eq!(read(host, below(path)).as_deref(), Ok(&b"inside\n"[..]), "{path}");
+        }
+        for path in ["out", "sly", "top/etc/passwd", "top/work/dir/file"] {
+            assert_eq!(read(host, below(path)), Err(ErrorCode::Outside), "{path}");
+            assert!(replace(host, path, b"x").is_err(), "{path}");
+        }
+        assert_eq!(replace(host, "chain", b"changed"), Ok(false));
+        assert_eq!(replace(host, "dangling", b"made"), Ok(true));
+        assert_eq!(replace(host, "whole/beside", b"too"), Ok(true));
+        let mkdir = Mkdir { place: below("whole/a/b"), permissions: 0o755, parents: Parents::Make };
+        assert_eq!(simple(host, Request::Mkdir(mkdir)), Ok(()));
+        let remove = Remove { place: below("whole/beside"), depth: Depth::One };
+        assert_eq!(simple(host, Request::Remove(remove)), Ok(()));
+        let seen = host.shell("cat dir/file new; ls dir; readlink chain");
+        assert_eq!(seen, "changedmadea\nfile\n/work/whole/file\n");
+    }
+}
+
+#[test]
+fn a_tree_of_any_depth_can_be_removed_and_one_too_deep_to_copy_says_so() {
+    let mut pen = Pen::new(any_maker());
+    // Deeper than any path is long, so it cannot be named as a whole.
+    let deep = "d/".repeat(1500);
+    let script = format!("mkdir -p {deep} && mv d e && mkdir -p {deep} && mv e {deep}");
+    pen.host.shell(&script);
+    let copy = Copy {
+        from: below("d"),
+        to: below("copied"),
+        depth: Depth::Tree,
+        existing: OnExisting::Refuse,
+    };
+    assert_eq!(simple(&mut pen.host, Request::Copy(copy)), Err(ErrorCode::TooLong));
+    let remove = Remove { place: below("d"), depth: Depth::Tree };
+    assert_eq!(simple(&mut pen.host, Request::Remove(remove)), Ok(()));
+    assert_eq!(pen.host.shell("ls -A"), "");
+}
+
+#[test]
+fn a_page_of_a_big_directory_costs_the_same_wherever_it_begins() {
+    let mut pen = Pen::new(any_maker());
+    for number in 0..20_000 {
+        std::fs::File::create(pen.workspace.join(number.to_string())).unwrap();
+    }
+    let host = &mut pen.host;
+    let mut names = std::collections::BTreeSet::new();
+    let mut cursor = 0;
+    loop {
+        let list = List { place: below(""), cursor, limit: 100, listing: Listing::Names };
+        let page = host.call(Request::List(list), |event| match event {
+            Event::Entries(page) => page.clone(),
+            other => panic!("{other:?}"),
+        });
+        let count = page.entries.len();
+        names.extend(page.entries.into_iter().map(|entry| entry.name));
+        // A page begins where the kernel stopped, so nothing is told twice.
+        assert!(count <= 100);
+        match page.next {
+            Some(next) => cursor = next,
+            None => break,
+        }
+    }
+    assert_eq!(names.len(), 20_000);
+}

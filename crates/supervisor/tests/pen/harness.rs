@@ -247,24 +247,8 @@ pub(crate) fn start_with(
     spec: &PenSpec,
     directory: &Path,
 ) -> Result<(i32, OwnedFd), String> {
-    let spec = memfd::sealed("spec", &spec.to_bytes().unwrap(), memfd::Use::Read).unwrap();
-    let place = beneath::open_root(directory).unwrap();
-    let _ = std::fs::remove_file(directory.join("s"));
-    let listener = sockets::listen(place.as_fd(), "s".as_ref()).unwrap();
-    let (ours, theirs) = sockets::pair(sockets::Kind::Messages).unwrap();
-    let null = events::open_null().unwrap();
-    let argv = vec![CString::from(c"clawpen-supervisor"), CString::from(c"make")];
-    let mut plan = Plan::new(Image::File(program.as_fd()), argv, Vec::new())
-        .descriptor(0, null.as_fd())
-        .descriptor(1, null.as_fd())
-        .descriptor(2, null.as_fd())
-        .descriptor(3, theirs.as_fd());
-    if maker == Maker::Ordinary && is_root() {
-        plan = plan.identity(Identity { uid: ORDINARY, gid: ORDINARY, groups: Vec::new() });
-    }
-    let maker: Child = plan.spawn().unwrap();
-    drop(theirs);
-    sockets::send(ours.as_fd(), b"P", &[spec.as_fd(), listener.as_fd()]).unwrap();
+    let (maker, ours) = start_maker(program, maker);
+    give_order(&ours, spec, directory);
     let mut process_1 = None;
     let outcome = loop {
         let mut buffer = [0_u8; 1024];
@@ -287,6 +271,31 @@ pub(crate) fn start_with(
     };
     maker.wait().unwrap();
     outcome
+}
+
+/// A maker that waits for its order, and the socket to it.
+pub(crate) fn start_maker(program: &OwnedFd, maker: Maker) -> (Child, OwnedFd) {
+    let (ours, theirs) = sockets::pair(sockets::Kind::Messages).unwrap();
+    let null = events::open_null().unwrap();
+    let argv = vec![CString::from(c"clawpen-supervisor"), CString::from(c"make")];
+    let mut plan = Plan::new(Image::File(program.as_fd()), argv, Vec::new())
+        .descriptor(0, null.as_fd())
+        .descriptor(1, null.as_fd())
+        .descriptor(2, null.as_fd())
+        .descriptor(3, theirs.as_fd());
+    if maker == Maker::Ordinary && is_root() {
+        plan = plan.identity(Identity { uid: ORDINARY, gid: ORDINARY, groups: Vec::new() });
+    }
+    (plan.spawn().unwrap(), ours)
+}
+
+/// Has a maker make `spec`, listening at `s` in `directory`.
+pub(crate) fn give_order(to: &OwnedFd, spec: &PenSpec, directory: &Path) {
+    let spec = memfd::sealed("spec", &spec.to_bytes().unwrap(), memfd::Use::Read).unwrap();
+    let place = beneath::open_root(directory).unwrap();
+    let _ = std::fs::remove_file(directory.join("s"));
+    let listener = sockets::listen(place.as_fd(), "s".as_ref()).unwrap();
+    sockets::send(to.as_fd(), b"P", &[spec.as_fd(), listener.as_fd()]).unwrap();
 }
 
 impl Host {

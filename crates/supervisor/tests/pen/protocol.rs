@@ -160,6 +160,21 @@ fn shutdown_is_answered_and_obeyed() {
 }
 
 #[test]
+fn a_pen_that_is_to_stay_ends_with_its_maker_until_it_is_sealed() {
+    let persistent = |spec: &mut clawpen_wire::pen::PenSpec| {
+        spec.serve.lifetime = Lifetime::Persistent;
+    };
+    let mut pen = Pen::unsealed(any_maker(), persistent).unwrap();
+    pen.host.hang_up();
+    pen.wait_for_end();
+    let mut pen = Pen::unsealed(any_maker(), persistent).unwrap();
+    pen.host.call(Request::Seal, |_| {});
+    pen.host.hang_up();
+    let mut again = crate::harness::Host::connect(pen.directory.path());
+    assert_eq!(again.shell("echo here"), "here\n");
+}
+
+#[test]
 fn whoever_connects_sees_process_1_at_the_other_end() {
     for &maker in crate::makers() {
         let pen = Pen::new(maker);

@@ -18,7 +18,9 @@ fn processes_of(pen: &Pen) -> usize {
     entries
         .filter(|entry| {
             let link = std::fs::read_link(entry.path().join("ns/pid")).ok();
-            link.is_some() && link == namespace && program(&entry.path()) != ours
+            // One that has ended and only waits to be reaped runs nothing.
+            let runs = program(&entry.path());
+            link.is_some() && link == namespace && runs.is_some() && runs != ours
         })
         .count()
 }

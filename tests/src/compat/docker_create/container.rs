@@ -61,7 +61,45 @@ pub(super) const RULES: &[Rule] = &[
     BROWSER_WORDS,
     writable_copy("flow"),
     writable_copy("browser"),
+    own_directory("flow"),
+    own_directory("browser"),
 ];
+
+/// The shared sandbox does not get the directory that holds all others.
+const fn own_directory(category: &'static str) -> Rule {
+    Rule {
+        name: "a-shared-sandbox-has-its-own-directory",
+        category,
+        applies: |input| {
+            let asked = Asked::new(input);
+            asked.scope() == "shared" && asked.access() != "rw"
+        },
+        transform: |_, mut expected| {
+            let Some(root) = expected["context"]["workspaceDir"].as_str().map(str::to_owned) else {
+                return expected;
+            };
+            let own = format!("{root}/shared");
+            for call in expected["calls"].as_array_mut().into_iter().flatten() {
+                move_workspace(call, &root, &own);
+            }
+            expected["context"]["workspaceDir"] = json!(own);
+            expected
+        },
+    }
+}
+
+/// The workspace is the first mount of a `create` call.
+fn move_workspace(call: &mut Value, from: &str, to: &str) {
+    let Some(args) = call.as_array_mut().filter(|args| args.first() == Some(&json!("create")))
+    else {
+        return;
+    };
+    let Some(flag) = args.iter().position(|arg| arg == "-v") else { return };
+    let mount = args[flag + 1].as_str().and_then(|mount| mount.strip_prefix(from));
+    if let Some(rest) = mount.filter(|rest| rest.starts_with(':')) {
+        args[flag + 1] = json!(format!("{to}{rest}"));
+    }
+}
 
 /// A private copy is writable. Last, because it looks at calls that other rules leave.
 const fn writable_copy(category: &'static str) -> Rule {

@@ -3,7 +3,8 @@
 use super::text::name;
 
 /// Programs that always do.
-const ALWAYS: &[&str] = &["awk", "mawk", "xargs", "make", "ssh", "npm", "npx", "less", "vim"];
+const ALWAYS: &[&str] =
+    &["awk", "mawk", "xargs", "make", "ssh", "npm", "npx", "less", "vim", "rsync", "scp"];
 const SHELLS: &[&str] =
     &["ash", "bash", "dash", "fish", "ksh", "sh", "zsh", "cmd", "powershell", "pwsh"];
 
@@ -33,6 +34,8 @@ pub(super) fn role(argv: &[String]) -> Role {
         let is_one = |word: &&String| wanted.iter().any(|start| word.starts_with(start));
         words.iter().find(is_one).map(|word| word.split('=').next().unwrap_or(word).to_owned())
     };
+    // A beginning of a long option stands for the whole.
+    let long = |wanted: &[&str]| beginning(words, wanted);
     let by = match program.as_str() {
         shell if SHELLS.contains(&shell) => return shell_role(shell, words),
         "find" => {
@@ -40,13 +43,11 @@ pub(super) fn role(argv: &[String]) -> Role {
         }
         "git" => git(words),
         "tar" => tar(words),
-        "rg" => starts(&["--pre", "--hostname-bin"]),
-        "sort" => starts(&["--compress"]),
-        "rsync" => starts(&["-e", "--rsh", "--rsync-path"]),
-        "scp" => starts(&["-S", "-o", "-F"]),
+        "rg" => long(&["--pre", "--hostname-bin"]),
+        "sort" => long(&["--compress-program"]),
         "docker" => has(&["run", "exec", "create", "build", "buildx", "compose", "cp"]),
         "kubectl" => has(&["exec", "run", "debug", "cp"]),
-        "wget" => starts(&["-e", "--execute", "--use-askpass"]),
+        "wget" => long(&["--execute", "--use-askpass"]).or_else(|| starts(&["-e"])),
         "openssl" => has(&["-engine", "-provider", "engine"]),
         "sed" => sed(words),
         program if ALWAYS.contains(&program) => Some(program.to_owned()),
@@ -56,18 +57,34 @@ pub(super) fn role(argv: &[String]) -> Role {
 }
 
 fn git(words: &[String]) -> Option<String> {
-    const LONG: &[&str] =
-        &["--exec", "--upload-pack", "--receive-pack", "--ext-diff", "--config-env"];
-    const VERBS: &[&str] =
-        &["bisect", "submodule", "config", "filter-branch", "difftool", "mergetool"];
-    let is_long = |word: &&String| LONG.iter().any(|start| word.starts_with(start));
-    let long =
-        words.iter().find(is_long).map(|word| word.split('=').next().unwrap_or(word).to_owned());
+    const LONG: &[&str] = &[
+        "--config-env",
+        "--exec",
+        "--exec-path",
+        "--ext-diff",
+        "--extcmd",
+        "--open-files-in-pager",
+        "--receive-pack",
+        "--textconv",
+        "--tool",
+        "--upload-pack",
+    ];
+    /// What git does without another program.
+    const OWN: &str = " add annotate apply blame branch cat-file check-attr check-ignore checkout \
+        cherry cherry-pick clean commit count-objects describe diff diff-files diff-index diff-tree \
+        for-each-ref fsck grep hash-object init log ls-files ls-tree merge merge-base mv name-rev notes \
+        range-diff rebase reflog reset restore rev-list rev-parse revert rm shortlog show show-branch \
+        show-ref stash status switch symbolic-ref tag update-index update-ref version whatchanged \
+        worktree write-tree ";
+    if words.iter().any(|word| word == "--help") {
+        return Some("--help".to_owned());
+    }
+    let long = beginning(words, LONG);
     let mut verb = None;
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         match word.as_str() {
-            "-C" | "--git-dir" | "--work-tree" => drop(rest.next()),
+            "-C" | "--git-dir" | "--work-tree" | "--namespace" => drop(rest.next()),
             word if word.starts_with("-c") => return Some("-c".to_owned()),
             word if word.starts_with('-') => {}
             word => {
@@ -78,14 +95,24 @@ fn git(words: &[String]) -> Option<String> {
     }
     let runs = |letter: &str| rest.clone().any(|word| word.starts_with(letter));
     let short = match verb.as_deref() {
-        Some("clone" | "ls-remote") if runs("-u") => Some("-u".to_owned()),
+        Some("clone" | "ls-remote" | "fetch-pack") if runs("-u") => Some("-u".to_owned()),
         Some("clone") if runs("-c") => Some("-c".to_owned()),
         Some("rebase") if runs("-x") => Some("-x".to_owned()),
         Some("rebase") if runs("-i") => Some("-i".to_owned()),
         Some("grep") if runs("-O") => Some("-O".to_owned()),
         _ => None,
     };
-    long.or(short).or(verb.filter(|verb| VERBS.contains(&verb.as_str())))
+    long.or(short).or(verb.filter(|verb| !OWN.contains(&format!(" {verb} "))))
+}
+
+/// The long option of which one of the words before `--` is a beginning.
+fn beginning(words: &[String], wanted: &[&str]) -> Option<String> {
+    let options = words.iter().take_while(|word| *word != "--");
+    let mut flags =
+        options.filter(|word| word.starts_with("--")).map(|word| word.split('=').next());
+    flags
+        .find_map(|flag| wanted.iter().find(|long| long.starts_with(flag.unwrap_or("?"))))
+        .map(|long| (*long).to_owned())
 }
 
 fn tar(words: &[String]) -> Option<String> {
@@ -97,23 +124,40 @@ fn tar(words: &[String]) -> Option<String> {
         "--new-volume-script",
         "--rsh-command",
         "--rmt-command",
+        "--auto-compress",
+        "--bzip2",
+        "--compress",
+        "--gunzip",
+        "--gzip",
+        "--lzip",
+        "--lzma",
+        "--lzop",
+        "--uncompress",
+        "--ungzip",
+        "--xz",
+        "--zstd",
     ];
-    words.iter().enumerate().find_map(|(index, word)| {
+    let is_remote = |word: &&String| {
+        word.split(':').next().is_some_and(|h| h.len() < word.len() && !h.contains('/'))
+    };
+    let remote = words.iter().find(is_remote).cloned();
+    let option = words.iter().enumerate().find_map(|(index, word)| {
         if word.starts_with("--") {
             let flag = word.split('=').next().unwrap_or(word);
             return LONG.iter().find(|long| long.starts_with(flag)).map(|long| (*long).to_owned());
         }
         let letters = if index == 0 { Some(word.as_str()) } else { word.strip_prefix('-') };
-        letters?.chars().find(|c| "IF".contains(*c)).map(|c| format!("-{c}"))
-    })
+        letters?.chars().find(|c| "IFzjJZa".contains(*c)).map(|c| format!("-{c}"))
+    });
+    option.or(remote)
 }
 
 /// A substitution with harmless flags, or one letter after an address, edits text only.
 fn sed(words: &[String]) -> Option<String> {
     let script = words.iter().find(|word| !word.starts_with('-'));
-    if let Some(flag) =
-        words.iter().find(|w| w.starts_with('-') && !["-n", "-E", "-r", "-e"].contains(&w.as_str()))
-    {
+    if let Some(flag) = words.iter().find(|w| {
+        w.starts_with('-') && !["-n", "-E", "-r", "-e", "--version", "--help"].contains(&w.as_str())
+    }) {
         return Some(flag.clone());
     }
     let is_plain = script.is_none_or(|script| {
@@ -208,7 +252,7 @@ fn passes_on(after: &[String]) -> Option<Vec<String>> {
 fn interpreter(program: &str, words: &[String]) -> Role {
     let bare = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let (code, flags, about, long, verbs): (&str, &str, &str, &[&str], &[&str]) = match bare {
-        "python" | "pypy" => ("cm", "bBdEIOPqsSuvx", "Vh", &[], &[]),
+        "python" | "pypy" => ("cmW", "bBdEIOPqsSuvx", "Vh", &[], &[]),
         "node" | "nodejs" => {
             ("epr", "", "vh", &["--eval", "--print", "--require", "--import"], &["inspect"])
         }
@@ -234,10 +278,10 @@ fn interpreter(program: &str, words: &[String]) -> Role {
     let mut rest = words.iter().peekable();
     while let Some(word) = rest.next() {
         match word.as_str() {
-            "-" => return Role::Carrier(program.to_owned()),
+            "" | "-" => return Role::Carrier(program.to_owned()),
             "--" => {
-                return rest
-                    .next()
+                let script = rest.next().filter(|word| !word.is_empty() && *word != "-");
+                return script
                     .map_or(Role::Carrier(program.to_owned()), |w| Role::Script(w.clone()));
             }
             "--version" | "--help" => tells = true,
@@ -252,7 +296,7 @@ fn interpreter(program: &str, words: &[String]) -> Role {
                     if code.contains(letter) {
                         return Role::Carrier(format!("-{letter}"));
                     }
-                    if bare == "python" && "WX".contains(letter) {
+                    if bare == "python" && letter == 'X' {
                         if word.ends_with(letter) {
                             rest.next();
                         }

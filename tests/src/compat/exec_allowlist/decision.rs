@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::Rule;
 use super::super::exec_approvals::{ASK, SECURITY, nearest, problem_of, strictest};
+use super::carriers::{Role, role};
 use super::text::{name, words};
 use super::{RULES as COMMANDS, has_safe_bin, refused, segments};
 
@@ -43,6 +44,22 @@ pub(in super::super) const RULES: &[Rule] = &[
         },
     },
     Rule {
+        name: "code-in-every-form",
+        category: "gateway-decision",
+        applies: |input| {
+            is_usable(input) && input["strictInlineEval"] == true && policy(input).0 != "deny"
+        },
+        transform: |input, mut expected| {
+            let is_warned = expected["warnings"].to_string().contains("inline-eval");
+            if let Some(code) = inline_code(input).filter(|_| !is_warned) {
+                let mut warnings = vec![json!(code)];
+                warnings.extend(expected["warnings"].as_array().cloned().unwrap_or_default());
+                expected = json!({ "decision": "ask", "warnings": warnings });
+            }
+            expected
+        },
+    },
+    Rule {
         name: "decisions-follow-the-analysis",
         category: "gateway-decision",
         applies: |input| is_usable(input) && policy(input).0 == "allowlist",
@@ -50,6 +67,16 @@ pub(in super::super) const RULES: &[Rule] = &[
             let line = expected["execCommand"].as_str();
             let covered = match line {
                 Some(line) => covered_now(input, Recorded::As(line)),
+                // The reference warns of here-documents where it found the command covered.
+                None if warns_of_document(&expected) => {
+                    if covered_now(input, Recorded::Covered).is_some() {
+                        return expected;
+                    }
+                    let others = |warning: &&Value| !is_about_document(warning);
+                    let warnings = expected["warnings"].as_array().into_iter().flatten();
+                    let warnings: Vec<&Value> = warnings.filter(others).collect();
+                    return decide(input, &json!({ "warnings": warnings }), None);
+                }
                 // A miss may be a filter with a harmless flag, which is none for us.
                 None if has_safe_bin(&as_row(input)) => covered_now(input, Recorded::Missed),
                 None => None,
@@ -61,6 +88,25 @@ pub(in super::super) const RULES: &[Rule] = &[
         },
     },
 ];
+
+fn is_about_document(warning: &Value) -> bool {
+    warning.as_str().is_some_and(|text| text.contains("heredoc"))
+}
+
+fn warns_of_document(expected: &Value) -> bool {
+    expected["warnings"].as_array().into_iter().flatten().any(is_about_document)
+}
+
+/// The first program of a command that has code in its words, as a warning names it.
+fn inline_code(input: &Value) -> Option<String> {
+    segments(&as_row(input)).into_iter().find_map(|(_, words)| match role(&words) {
+        Role::Carrier(flag) => {
+            let name = name(words.first()?);
+            (flag != name || words.len() > 1).then(|| format!("inline-eval: {name} {flag}"))
+        }
+        Role::Plain | Role::ShellScript(_) | Role::Script(_) | Role::PassesOn(_) => None,
+    })
+}
 
 fn is_usable(input: &Value) -> bool {
     input["approvals"].is_null() || problem_of(&input["approvals"]).is_none()
@@ -108,6 +154,8 @@ fn decide(input: &Value, recorded: &Value, covered: Option<String>) -> Value {
 enum Recorded<'a> {
     /// It was covered, and ran as this line.
     As(&'a str),
+    /// It was covered, and asked about all the same.
+    Covered,
     Missed,
 }
 
@@ -147,7 +195,7 @@ fn as_recorded(row: &Value, recorded: Recorded<'_>) -> Value {
     let wrappers = ["env", "nice", "nohup", "stdbuf", "time", "timeout", "busybox", "toybox"];
     let line = match recorded {
         Recorded::As(line) => line,
-        Recorded::Missed => "",
+        Recorded::Covered | Recorded::Missed => "",
     };
     let ran: Vec<usize> = words(line)
         .split(|word| matches!(word.as_str(), "|" | "&&" | "||" | ";"))
@@ -174,8 +222,8 @@ fn as_recorded(row: &Value, recorded: Recorded<'_>) -> Value {
         let is_listed = listed.iter().any(|path| path.ends_with(&format!("/{program}")));
         by.push(match recorded {
             _ if is_listed => Some("allowlist"),
-            Recorded::As(_) if safe.contains(&program) => Some("safeBins"),
-            Recorded::As(_) => Some("allowlist"),
+            Recorded::As(_) | Recorded::Covered if safe.contains(&program) => Some("safeBins"),
+            Recorded::As(_) | Recorded::Covered => Some("allowlist"),
             Recorded::Missed => None,
         });
         shown.push(json!({
@@ -188,7 +236,7 @@ fn as_recorded(row: &Value, recorded: Recorded<'_>) -> Value {
     }
     json!({
         "analysisOk": true,
-        "allowlistSatisfied": matches!(recorded, Recorded::As(_)),
+        "allowlistSatisfied": !matches!(recorded, Recorded::Missed),
         "segments": shown,
         "segmentSatisfiedBy": by,
         "enforcedCommand": line,

@@ -52,9 +52,12 @@ pub(super) fn ours(input: &Value, expected: Value) -> Value {
         }
         segments.push(segment);
     }
-    // Segments that the reference did not look at, as far as they have no wrapper.
+    // Segments that the reference did not look at.
     for (raw, words) in super::segments(input).into_iter().skip(segments.len()) {
-        segments.push(Segment::plain(raw, words));
+        if words.first().is_none_or(String::is_empty) {
+            return refused();
+        }
+        segments.push(Segment::unwrapped(raw, words));
     }
     Answer { input, segments }.put_together(&counts)
 }
@@ -75,8 +78,18 @@ impl Segment {
         }
     }
 
-    fn plain(raw: String, words: Vec<String>) -> Self {
-        Self { raw, argv: words.clone(), effective: words, chain: vec![], blocked: None, by: None }
+    /// A segment without its wrappers, as far as their options are the usual ones.
+    fn unwrapped(raw: String, words: Vec<String>) -> Self {
+        let mut effective = words.as_slice();
+        let mut chain = Vec::new();
+        while let Some(wrapper) = effective.first().map(|word| name(word))
+            && let Some(start) = wrapped(&wrapper, effective)
+        {
+            effective = effective.get(start..).unwrap_or_default();
+            chain.push(wrapper);
+        }
+        let effective = effective.to_vec();
+        Self { raw, argv: words, effective, chain, blocked: None, by: None }
     }
 
     /// Keeps empty words; takes here-documents out, with their delimiters.
@@ -100,13 +113,23 @@ impl Segment {
         self.effective = self.argv.get(wrapped..).unwrap_or_default().to_vec();
     }
 
-    /// `env -` empties the environment and `time -o` writes a file.
+    /// `env -` empties the environment, `env a=b` sets a variable whatever the name, `time -o` writes
+    /// a file, and a wrapper around nothing wraps nothing.
     fn block(&mut self) {
         let layers = self.layers();
-        let refused = layers.iter().position(|words| {
+        let program = self.effective.first().map_or("", String::as_str);
+        let last = layers.len().saturating_sub(1);
+        if layers.is_empty() {
+            return;
+        }
+        let refused = layers.iter().enumerate().position(|(index, words)| {
             let options = words.get(1..).unwrap_or_default();
+            if index == last && program.is_empty() {
+                return true;
+            }
+            let sets = index == last && (program.starts_with('-') || program.contains('='));
             match words.first().map(|word| name(word)).as_deref() {
-                Some("env") => options.iter().any(|word| word == "-"),
+                Some("env") => sets || options.iter().any(|word| word == "-"),
                 Some("time") => options.iter().any(|word| {
                     ["-o", "-a", "--output", "--append"].iter().any(|flag| word.starts_with(flag))
                 }),
@@ -139,6 +162,18 @@ impl Segment {
     fn multiplexer(&self) -> Option<&String> {
         self.chain.last().filter(|wrapper| ["busybox", "toybox"].contains(&wrapper.as_str()))
     }
+}
+
+/// Where the command of a wrapper starts, if it has only options that everybody uses.
+fn wrapped(wrapper: &str, words: &[String]) -> Option<usize> {
+    let second = words.get(1).map_or("", String::as_str);
+    let start = match (wrapper, second) {
+        ("nice", "-n") | ("stdbuf", "-o" | "-i" | "-e") => 3,
+        ("env" | "nice" | "nohup" | "time", word) if !word.starts_with('-') => 1,
+        ("timeout", word) if !word.starts_with('-') => 2,
+        _ => return None,
+    };
+    words.get(start).is_some_and(|word| !word.is_empty()).then_some(start)
 }
 
 /// An answer in the making.
@@ -252,14 +287,10 @@ impl Answer<'_> {
         let words = segment.effective.get(1..).unwrap_or_default();
         let directory = policy.path.rsplit_once('/').map_or("", |(directory, _)| directory);
         let is_trusted = self.list("trustedSafeBinDirs").any(|trusted| trusted == directory);
-        let is_module = name(&policy.path) == "jq"
-            && words.iter().any(|word| word.contains("include ") || word.contains("import "));
-        let is_recorded = segment.by.as_deref() == Some("safeBins")
-            && !safe_bins::has_unknown_letter(self.input, &name(&policy.path), words);
-        let is_safe = is_recorded
-            || (is_trusted && safe_bins::admits(self.input, &name(&policy.path), words));
+        let reads_more = name(&policy.path) == "jq" && words.iter().any(|word| reads_more(word));
+        let is_safe = is_trusted && safe_bins::admits(self.input, &name(&policy.path), words);
         match segment.by.as_deref() {
-            _ if is_safe && !is_module => (Some("safeBins".to_owned()), None),
+            _ if is_safe && !reads_more => (Some("safeBins".to_owned()), None),
             Some("skills") => (Some("skills".to_owned()), None),
             _ => nothing,
         }
@@ -313,8 +344,9 @@ impl Answer<'_> {
     fn plan(&self) -> Option<String> {
         let command = self.input["command"].as_str().unwrap_or_default();
         let bare = text::bare(command, text::Double::Hidden);
+        let bare = text::without_comment(&bare);
         let mut signs = Vec::new();
-        let mut rest = bare.as_str();
+        let mut rest = bare;
         while let Some(start) = rest.find(['|', '&', ';']) {
             let sign =
                 ["||", "&&", "|", ";"].into_iter().find(|sign| rest[start..].starts_with(sign))?;
@@ -396,6 +428,13 @@ fn approval(covered: Covered) -> Value {
         }
     }
     Value::Object(table)
+}
+
+/// Says whether a `jq` program names the environment or a module.
+fn reads_more(program: &str) -> bool {
+    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '$');
+    let mut names = program.split(|c| !is_name(c)).map(|name| name.split('.').next());
+    names.any(|name| matches!(name, Some("env" | "$ENV" | "import" | "include")))
 }
 
 /// `**` any, `*` and `?` anything but a slash.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Flags without a value, and flags with one, by program.
+/// By program: letters without a value, letters with one.
 const TABLE: &[(&str, &str, &str)] = &[
     ("cut", "nsz", "bcfd"),
     ("uniq", "cduiz", "fsw"),
@@ -12,148 +12,168 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("wc", "Lclmw", ""),
     ("sort", "nrufbdghiMVsz", "ktS"),
     ("grep", "ivwxcqsEFGonhHz", "emABCD"),
+    ("jq", "", ""),
 ];
 
-const LONG: &[(&str, &[&str])] = &[
-    ("cut", &["--complement", "--only-delimited", "--zero-terminated"]),
-    ("uniq", &["--count", "--repeated", "--unique", "--ignore-case", "--zero-terminated"]),
-    ("head", &["--quiet", "--silent", "--verbose", "--zero-terminated"]),
-    ("tail", &["--quiet", "--silent", "--verbose", "--zero-terminated"]),
-    ("tr", &["--complement", "--delete", "--squeeze-repeats", "--truncate-set1"]),
-    ("wc", &["--bytes", "--chars", "--lines", "--max-line-length", "--words"]),
+/// By program: long options without a value, with one, and refused ones, which make a beginning
+/// ambiguous.
+const LONG: &[(&str, &str, &str, &str)] = &[
+    (
+        "cut",
+        "--complement --only-delimited --zero-terminated",
+        "--bytes --characters --fields --delimiter --output-delimiter",
+        "",
+    ),
+    (
+        "uniq",
+        "--count --repeated --unique --ignore-case --zero-terminated",
+        "--skip-fields --skip-chars --check-chars --group",
+        "",
+    ),
+    ("head", "--quiet --silent --verbose --zero-terminated", "--lines --bytes", ""),
+    (
+        "tail",
+        "--quiet --silent --verbose --zero-terminated",
+        "--lines --bytes --sleep-interval --max-unchanged-stats --pid",
+        "--follow --retry",
+    ),
+    ("tr", "--complement --delete --squeeze-repeats --truncate-set1", "", ""),
+    ("wc", "--bytes --chars --lines --max-line-length --words", "", "--files0-from"),
     (
         "sort",
-        &[
-            "--numeric-sort",
-            "--reverse",
-            "--unique",
-            "--ignore-case",
-            "--zero-terminated",
-            "--stable",
-        ],
+        "--numeric-sort --reverse --unique --ignore-case --zero-terminated --stable",
+        "--key --field-separator --buffer-size --parallel --batch-size",
+        "--compress-program --files0-from --output --random-source --temporary-directory",
     ),
     (
         "grep",
-        &[
-            "--ignore-case",
-            "--invert-match",
-            "--word-regexp",
-            "--line-regexp",
-            "--count",
-            "--quiet",
-            "--extended-regexp",
-            "--fixed-strings",
-            "--only-matching",
-        ],
+        "--ignore-case --invert-match --word-regexp --line-regexp --count --quiet \
+         --extended-regexp --fixed-strings --only-matching",
+        "--regexp --max-count --after-context --before-context --context --devices \
+         --binary-files --exclude --include --label",
+        "--file --exclude-from --dereference-recursive --directories --recursive",
+    ),
+    (
+        "jq",
+        "",
+        "--arg --argjson --argstr",
+        "--argfile --rawfile --slurpfile --from-file --library-path",
     ),
 ];
 
-/// Long options that take a value: a beginning of one is not a flag.
-const LONG_VALUES: &[&str] = &[
-    "--bytes",
-    "--characters",
-    "--fields",
-    "--delimiter",
-    "--output-delimiter",
-    "--skip-fields",
-    "--skip-chars",
-    "--check-chars",
-    "--group",
-    "--key",
-    "--regexp",
-    "--context",
-    "--include",
-    "--exclude",
-];
+/// A program's grammar: its letters, its long options, how many words may be no option.
+struct Grammar {
+    flags: Vec<String>,
+    values: Vec<String>,
+    denied: Vec<String>,
+    positional: (u64, u64),
+}
 
-/// Says whether a safe bin's words are flags of the table and short options with a harmless value.
+impl Grammar {
+    fn of(input: &Value, name: &str) -> Option<Self> {
+        let texts = |value: &Value| -> Vec<String> {
+            let items = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+            items.map(|text| text.trim().to_owned()).collect()
+        };
+        let profile = &input["safeBinProfiles"][name];
+        if profile.is_object() {
+            let least = profile["minPositional"].as_u64().unwrap_or(0);
+            let most = profile["maxPositional"].as_u64().unwrap_or(u64::MAX);
+            return Some(Self {
+                flags: Vec::new(),
+                values: texts(&profile["allowedValueFlags"]),
+                denied: texts(&profile["deniedFlags"]),
+                positional: (least, most),
+            });
+        }
+        let (_, flags, values) = TABLE.iter().find(|(known, _, _)| *known == name)?;
+        let (_, long_flags, long_values, denied) =
+            LONG.iter().find(|(known, _, _, _)| *known == name)?;
+        let join = |letters: &str, long: &str| -> Vec<String> {
+            let letters = letters.chars().map(|letter| format!("-{letter}"));
+            letters.chain(long.split_whitespace().map(str::to_owned)).collect()
+        };
+        let positional = match name {
+            "tr" => (1, 2),
+            "jq" => (0, 1),
+            _ => (0, 0),
+        };
+        Some(Self {
+            flags: join(flags, long_flags),
+            values: join(values, long_values),
+            denied: join("", denied),
+            positional,
+        })
+    }
+
+    /// The long option that a word is, or begins as the only one.
+    fn long(&self, word: &str) -> Option<&String> {
+        let known = || [&self.flags, &self.values, &self.denied].into_iter().flatten();
+        let mut beginnings =
+            known().filter(|known| known.starts_with("--") && known.starts_with(word));
+        let only = beginnings.next().filter(|_| beginnings.next().is_none());
+        known().find(|known| *known == word).or(only)
+    }
+}
+
+/// Says whether a safe bin's words are harmless by its grammar.
 pub(super) fn admits(input: &Value, name: &str, words: &[String]) -> bool {
     let is_named = input["safeBins"].as_array().into_iter().flatten();
     let is_named =
         is_named.filter_map(Value::as_str).any(|bin| bin.trim().eq_ignore_ascii_case(name));
-    let Some((_, flags, values)) = TABLE.iter().find(|(known, _, _)| *known == name) else {
-        return false;
-    };
-    if !is_named || input["safeBinProfiles"][name].is_object() {
-        return false;
-    }
-    let long = LONG.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, long)| long);
+    let Some(grammar) = Grammar::of(input, name).filter(|_| is_named) else { return false };
     let mut positional = 0;
-    let mut rest = words.iter();
+    let mut only_words = false;
+    let mut rest = words.iter().map(String::as_str);
     while let Some(word) = rest.next() {
-        match word.as_str() {
-            "" | "-" | "--" => {}
+        let mut takes_value = || rest.next().is_some_and(|v| !v.is_empty() && is_harmless(v));
+        let fits = match word {
+            "" | "-" => true,
+            word if only_words || !word.starts_with('-') => {
+                positional += 1;
+                is_harmless(word)
+            }
+            "--" => {
+                only_words = true;
+                true
+            }
             word if word.starts_with("--") => {
-                let takes_value = LONG_VALUES.iter().any(|value| value.starts_with(word));
-                let mut beginnings = long.iter().filter(|known| known.starts_with(word));
-                let is_one =
-                    !takes_value && beginnings.next().is_some() && beginnings.next().is_none();
-                if !is_one && !long.contains(&word) {
-                    return false;
-                }
-            }
-            word if word.starts_with('-') => {
-                let letters = &word[1..];
-                let end = letters.find(|c: char| !flags.contains(c)).unwrap_or(letters.len());
-                let fits = match letters[end..].chars().next() {
-                    None => true,
-                    Some(letter) if values.contains(letter) => match &letters[end + 1..] {
-                        "" => {
-                            rest.next().is_some_and(|value| !value.is_empty() && is_harmless(value))
-                        }
-                        value => is_harmless(value),
-                    },
-                    Some(_) => false,
+                let (flag, value) = match word.split_once('=') {
+                    Some((flag, value)) => (flag, Some(value)),
+                    None => (word, None),
                 };
-                if !fits {
-                    return false;
+                match (grammar.long(flag), value) {
+                    (Some(known), _) if grammar.denied.contains(known) => false,
+                    (Some(known), Some(value)) => {
+                        grammar.values.contains(known) && is_harmless(value)
+                    }
+                    (Some(known), None) => !grammar.values.contains(known) || takes_value(),
+                    (None, _) => false,
                 }
             }
-            word if is_harmless(word) => positional += 1,
-            _ => return false,
-        }
-    }
-    if name == "tr" { (1..=2).contains(&positional) } else { positional == 0 }
-}
-
-/// Says whether a cluster has a letter that is neither a flag nor takes a value.
-pub(super) fn has_unknown_letter(input: &Value, name: &str, words: &[String]) -> bool {
-    let profile = &input["safeBinProfiles"][name];
-    let known = TABLE.iter().find(|(known, _, _)| *known == name);
-    let (flags, values) = match (profile.as_object(), known) {
-        (Some(_), _) => {
-            let values = profile["allowedValueFlags"].as_array().into_iter().flatten();
-            let values = values.filter_map(Value::as_str).filter(|flag| !flag.starts_with("--"));
-            ("", values.map(|flag| flag.trim_start_matches('-')).collect::<String>())
-        }
-        (None, Some((_, flags, values))) => (*flags, (*values).to_owned()),
-        (None, None) => return false,
-    };
-    let mut words = words.iter().take_while(|word| *word != "--");
-    while let Some(word) = words.next() {
-        let is_cluster = word.starts_with('-') && !word.starts_with("--") && word.len() > 1;
-        if !is_cluster {
-            continue;
-        }
-        let letters = &word[1..];
-        let end = letters.find(|c: char| !flags.contains(c)).unwrap_or(letters.len());
-        match letters[end..].chars().next() {
-            None => {}
-            Some(letter) if values.contains(letter) && letters.len() == end + 1 => {
-                words.next();
+            cluster => {
+                let mut letters = cluster.chars().skip(1);
+                let stop = letters.find(|letter| !grammar.flags.contains(&format!("-{letter}")));
+                let value: String = letters.collect();
+                match stop {
+                    None => true,
+                    Some(letter) if grammar.values.contains(&format!("-{letter}")) => {
+                        if value.is_empty() { takes_value() } else { is_harmless(&value) }
+                    }
+                    Some(_) => false,
+                }
             }
-            Some(letter) if values.contains(letter) => {}
-            Some(_) => return true,
+        };
+        if !fits {
+            return false;
         }
     }
-    false
+    (grammar.positional.0..=grammar.positional.1).contains(&positional)
 }
 
 fn is_harmless(word: &str) -> bool {
     let is_drive =
-        word.len() > 2 && word[1..].starts_with([':']) && word[2..].starts_with(['/', '\\']);
-    !is_drive
-        && !word.contains(['*', '?', '[', ']'])
-        && !word.starts_with(['/', '~'])
-        && !word.starts_with('.')
+        matches!(word.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
+    let is_path = ["/", "./", "../", "~"].iter().any(|start| word.trim().starts_with(start));
+    !is_drive && !is_path && !word.contains(['*', '?', '[', ']'])
 }

@@ -66,9 +66,22 @@ pub(super) fn words(raw: &str) -> Vec<String> {
     words
 }
 
+/// What stands before a comment in a text whose quotations are blanked.
+pub(super) fn without_comment(bare: &str) -> &str {
+    let mut before = ' ';
+    for (index, character) in bare.char_indices() {
+        if character == '#' && before.is_whitespace() {
+            return &bare[..index];
+        }
+        before = character;
+    }
+    bare
+}
+
 /// How many segments each pipeline of a chain has.
 pub(super) fn pipelines(command: &str) -> Vec<usize> {
-    let shown = bare(command, Double::Hidden).replace("||", ";").replace("&&", ";");
+    let shown = bare(command, Double::Hidden);
+    let shown = without_comment(&shown).replace("||", ";").replace("&&", ";");
     shown.split(';').map(|part| part.split('|').count()).collect()
 }
 

@@ -11,8 +11,8 @@ use clawpen_rules::config::{Config, json5};
 use clawpen_rules::ids::AgentId;
 use clawpen_rules::prune::{self, Lifetime, Prune};
 use clawpen_rules::reuse::{
-    self, Activity, Container, Mounts, Recreate, RecreateTarget, Registry, Reuse, SandboxKind,
-    Seen, State, Wanted,
+    self, Activity, Container, Mounts, Reach, Recreate, RecreateTarget, Registry, Reuse,
+    SandboxKind, Seen, State, Wanted,
 };
 use clawpen_rules::scope::ScopeKey;
 use clawpen_rules::session::Session;
@@ -127,7 +127,8 @@ fn seen(input: &Value, world: &World, wanted: &Wanted) -> Result<Seen> {
         _ => bail!("unknown state {}", input["state"]),
     };
     let label = fingerprint(&input["labelHash"])?;
-    let container = state.map(|state| Container { state, label, mounts: Mounts::Same });
+    let container =
+        state.map(|state| Container { state, label, mounts: Mounts::Same, reach: Reach::Usable });
     let registry = match &input["registry"] {
         Value::Null => Registry::NoEntry,
         Value::String(text) if is_empty_registry(text) => Registry::NoEntry,

@@ -10,17 +10,12 @@ use clawpen_rules::approval::{
     self, AskReason, Coverage, Decision, Findings, InlineRule, RunReason,
 };
 use clawpen_rules::command::{DEFAULT_NAMES, Request, SafeBins, Trust};
-use clawpen_rules::config::tree::FileId;
-use clawpen_rules::config::{Config, json5};
-use clawpen_rules::elevated::level::Elevation;
-use clawpen_rules::exec_host::{
-    self, Ask, ExecDecision, HostExec, Security, SessionSandbox, Situation, Wishes,
-};
-use clawpen_rules::ids::AgentId;
+use clawpen_rules::exec_host::{Ask, ExecDecision, HostExec, Security};
 use serde_json::{Value, json};
 
 use super::files::FixtureFiles;
 use super::{World, text, texts};
+use crate::replay::exec_approvals;
 
 pub(super) fn answer(category: &str, input: &Value, world: &World) -> Result<Value> {
     match category {
@@ -121,20 +116,7 @@ fn gateway(input: &Value, world: &World) -> Result<Value> {
 
 /// The policy of the gateway's machine, or why nothing may run there.
 fn policy(input: &Value, file: &ApprovalsFile, key: &AgentKey) -> Result<Result<HostExec, String>> {
-    let exec = json!({ "host": "gateway", "security": input["security"], "ask": input["ask"] });
-    let config = json!({ "tools": { "exec": exec } }).to_string();
-    let config = Config::from_tree(json5::parse(&config, FileId(0))?.root, Vec::new());
-    let none = Wishes::default();
-    let decision = exec_host::decide(&Situation {
-        config: &config,
-        agent: &AgentId::main(),
-        sandbox: SessionSandbox::None,
-        message: none,
-        session: none,
-        request: none,
-        elevation: &Elevation::Off,
-        approvals: Ok(&file.policy(key)),
-    });
+    let decision = exec_approvals::gateway(input, file, key)?;
     match decision {
         ExecDecision::Gateway(policy) => Ok(Ok(policy)),
         ExecDecision::Refused(refusal) => Ok(Err(refusal.to_string())),

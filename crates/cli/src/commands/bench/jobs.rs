@@ -8,11 +8,10 @@ use clawpen_engine::backend::{Engines, Sandbox};
 use clawpen_engine::call::{self, OpenError, Prepared, Target};
 use clawpen_engine::channel::{Captured, Channel, Command, WriteOptions};
 use clawpen_engine::config_store::{self, Store};
-use clawpen_wire::pen::Lifetime;
 use clawpen_wire::supervisor::{End, Place};
 
 use super::numbers::{Summary, Times};
-use super::rivals::{self, DockerCli, Rival};
+use super::rivals::{self, Rival};
 use super::{BenchError, Measured, Row, Verdict, system};
 use crate::args::BenchArgs;
 use crate::output::Output;
@@ -21,9 +20,6 @@ use crate::output::Output;
 const FILE_BYTES: usize = 4096;
 /// Cold starts are slow beside execs; fewer of them say as much.
 const COLD_SHARE: usize = 2;
-/// The image that docker is measured with.
-const IMAGE: &str = "openclaw-sandbox:bookworm-slim";
-
 pub(super) fn all(args: &BenchArgs, output: &Output) -> Result<Vec<Row>, BenchError> {
     let store = config_store::open()?;
     let wants = |job: &str| args.only.is_empty() || args.only.iter().any(|only| only == job);
@@ -41,6 +37,10 @@ pub(super) fn all(args: &BenchArgs, output: &Output) -> Result<Vec<Row>, BenchEr
         output.status("files");
         rows.extend(bench.files()?);
     }
+    if wants("docker") {
+        output.status("docker");
+        rows.extend(bench.docker(&args.image)?);
+    }
     if wants("pens") {
         output.status("pens");
         rows.extend(bench.pens(args.pens)?);
@@ -53,25 +53,55 @@ pub(super) fn all(args: &BenchArgs, output: &Output) -> Result<Vec<Row>, BenchEr
     Ok(rows)
 }
 
-struct Bench {
-    store: Store,
-    engines: Engines,
-    rounds: usize,
+pub(super) struct Bench {
+    pub(super) store: Store,
+    pub(super) engines: Engines,
+    pub(super) rounds: usize,
 }
 
-fn is_true(channel: &mut Channel) -> Result<(), BenchError> {
+pub(super) fn is_true(channel: &mut Channel) -> Result<(), BenchError> {
     let mut output = Captured::new(0);
     let exited = channel.exec(&Command::new(["/bin/true"]), &mut output)?;
     if exited.end == End::Code(0) { Ok(()) } else { Err(BenchError::NotTrue) }
 }
 
-fn within(ours: f64, budget: f64) -> Verdict {
+pub(super) fn within(ours: f64, budget: f64) -> Verdict {
     if ours <= budget { Verdict::Met } else { Verdict::Missed }
 }
 
-fn times(row: &'static str, summary: Option<Summary>, budget: String, verdict: Verdict) -> Row {
+pub(super) fn times(
+    row: &'static str,
+    summary: Option<Summary>,
+    budget: String,
+    verdict: Verdict,
+) -> Row {
     let ours = summary.map_or_else(|| Measured::Not("no rounds".to_owned()), Measured::Times);
     Row { job: row, ours, rival: None, budget, verdict }
+}
+
+/// A row whose budget is a time.
+pub(super) fn at_most(job: &'static str, summary: Option<Summary>, budget: f64) -> Row {
+    let verdict = summary.map_or(Verdict::Shown, |found| within(found.p50, budget));
+    times(job, summary, format!("<= {budget} ms"), verdict)
+}
+
+/// Reads and writes of one page in turns.
+pub(super) fn file_times(
+    channel: &mut Channel,
+    workdir: &str,
+    rounds: usize,
+) -> Result<[Option<Summary>; 2], BenchError> {
+    let place = || Place::InPen(Path::new(workdir).join("bench-file"));
+    let contents = vec![b'x'; FILE_BYTES];
+    let (mut reads, mut writes) = <(Times, Times)>::default();
+    for _ in 0..rounds {
+        writes.measure(|| {
+            channel.write(place(), WriteOptions::default(), &mut contents.as_slice())
+        })?;
+        let mut read = Vec::with_capacity(FILE_BYTES);
+        reads.measure(|| channel.read(place(), 0, u64::MAX, &mut read))?;
+    }
+    Ok([reads.summary(), writes.summary()])
 }
 
 impl Bench {
@@ -80,8 +110,8 @@ impl Bench {
         Ok(call::prepare(&self.store, &target)?)
     }
 
-    fn open(&self, agent: &str, lifetime: Lifetime) -> Result<Sandbox, BenchError> {
-        Ok(self.prepare(agent)?.open(&self.engines, lifetime)?)
+    fn open(&self, agent: &str) -> Result<Sandbox, BenchError> {
+        Ok(self.prepare(agent)?.make(&self.engines)?)
     }
 
     fn workspace_of(&self, agent: &str) -> Result<PathBuf, BenchError> {
@@ -91,9 +121,7 @@ impl Bench {
     /// From nothing to the end of the first command, decisions included.
     fn cold(&self, agent: &str) -> Result<Duration, BenchError> {
         let start = Instant::now();
-        // As `exec` does when nothing lives yet.
-        self.engines.expect_native();
-        let mut sandbox = self.open(agent, Lifetime::UntilDisconnect)?;
+        let mut sandbox = self.open(agent)?;
         is_true(sandbox.channel()?)?;
         let time = start.elapsed();
         sandbox.remove()?;
@@ -104,8 +132,12 @@ impl Bench {
         self.cold("bench")?;
         let bwrap = rivals::bwrap(&self.workspace_of("bench")?);
         let (mut ours, mut theirs, mut whole) = <(Times, Times, Times)>::default();
+        let mut ready = Times::default();
         for _ in 0..(self.rounds / COLD_SHARE).max(1) {
             ours.push(self.cold("bench")?);
+            // As a door that lives long keeps it.
+            self.engines.keep_ready(1);
+            ready.push(self.cold("bench")?);
             if let Some(bwrap) = &bwrap {
                 theirs.measure(|| bwrap.run())?;
             }
@@ -126,11 +158,12 @@ impl Bench {
             String::new(),
             Verdict::Shown,
         );
-        Ok(vec![first, process])
+        let ready = at_most("native: the same, a maker waits", ready.summary(), 1.5);
+        Ok(vec![first, ready, process])
     }
 
     fn exec(&self) -> Result<Vec<Row>, BenchError> {
-        let mut sandbox = self.open("bench", Lifetime::UntilDisconnect)?;
+        let mut sandbox = self.open("bench")?;
         let plain = rivals::plain();
         let (mut ours, mut theirs) = <(Times, Times)>::default();
         for _ in 0..self.rounds {
@@ -145,76 +178,17 @@ impl Bench {
         };
         let mut row = times("native: exec true", ours, "<= fork+exec + 0.25 ms".into(), verdict);
         row.rival = theirs.map(|theirs| (plain.name, theirs));
-        let mut rows = vec![row];
-        rows.extend(self.docker_exec()?);
-        Ok(rows)
-    }
-
-    /// The same in a container of ours, beside docker's own command line.
-    fn docker_exec(&self) -> Result<Vec<Row>, BenchError> {
-        const JOB: &str = "docker: exec true";
-        let skipped = |reason: String| {
-            let budget = String::new();
-            Row {
-                job: JOB,
-                ours: Measured::Not(reason),
-                rival: None,
-                budget,
-                verdict: Verdict::Shown,
-            }
-        };
-        let cli = match DockerCli::start(IMAGE) {
-            Ok(cli) => cli,
-            Err(reason) => return Ok(vec![skipped(reason)]),
-        };
-        let target = Target { session: None, agent: Some("bench"), backend: Some("docker") };
-        let opened = call::prepare(&self.store, &target)
-            .and_then(|prepared| prepared.open(&self.engines, Lifetime::UntilDisconnect));
-        let mut sandbox = match opened {
-            Ok(sandbox) => sandbox,
-            Err(error) => return Ok(vec![skipped(crate::config_report::chain(&error))]),
-        };
-        let mut ours = Times::default();
-        for _ in 0..self.rounds {
-            ours.measure(|| is_true(sandbox.channel()?))?;
-        }
-        sandbox.remove()?;
-        let few = (self.rounds / 10).max(3);
-        let by_cli = measured(&cli.exec(), few)?;
-        let by_run = measured(&cli.run(IMAGE), few)?;
-        let ours = ours.summary();
-        let verdict = match (&ours, &by_cli) {
-            (Some(ours), Some(cli)) => within(ours.p50 * 70.0, cli.p50),
-            _ => Verdict::Shown,
-        };
-        let mut row = times(JOB, ours, ">= 70x faster".into(), verdict);
-        row.rival = by_cli.map(|cli| ("docker exec", cli));
-        let run = times("docker run of its own, for scale", by_run, String::new(), Verdict::Shown);
-        Ok(vec![row, run])
+        Ok(vec![row])
     }
 
     fn files(&self) -> Result<Vec<Row>, BenchError> {
         let prepared = self.prepare("bench")?;
-        let mut sandbox = prepared.open(&self.engines, Lifetime::UntilDisconnect)?;
-        let place = || Place::InPen(Path::new(prepared.workdir()).join("bench-file"));
-        let contents = vec![b'x'; FILE_BYTES];
-        let (mut reads, mut writes) = <(Times, Times)>::default();
-        let channel = sandbox.channel()?;
-        for _ in 0..self.rounds {
-            writes.measure(|| {
-                channel.write(place(), WriteOptions::default(), &mut contents.as_slice())
-            })?;
-            let mut read = Vec::with_capacity(FILE_BYTES);
-            reads.measure(|| channel.read(place(), 0, u64::MAX, &mut read))?;
-        }
+        let mut sandbox = prepared.make(&self.engines)?;
+        let [read, write] = file_times(sandbox.channel()?, prepared.workdir(), self.rounds)?;
         sandbox.remove()?;
-        let row = |job, summary: Option<Summary>, budget: f64| {
-            let verdict = summary.map_or(Verdict::Shown, |found| within(found.p50, budget));
-            times(job, summary, format!("<= {budget} ms"), verdict)
-        };
         Ok(vec![
-            row("native: read 4 KiB", reads.summary(), 0.05),
-            row("native: atomic write 4 KiB", writes.summary(), 0.25),
+            at_most("native: read 4 KiB", read, 0.05),
+            at_most("native: atomic write 4 KiB", write, 0.25),
         ])
     }
 
@@ -287,8 +261,8 @@ impl Bench {
             large.push(self.cold("large")?);
         }
         let (mut small_exec, mut large_exec) = <(Times, Times)>::default();
-        let mut empty = self.open("bench", Lifetime::UntilDisconnect)?;
-        let mut full = self.open("large", Lifetime::UntilDisconnect)?;
+        let mut empty = self.open("bench")?;
+        let mut full = self.open("large")?;
         for _ in 0..self.rounds {
             small_exec.measure(|| is_true(empty.channel()?))?;
             large_exec.measure(|| is_true(full.channel()?))?;
@@ -318,7 +292,7 @@ fn crowd(prepared: &Prepared, count: usize) -> Result<Vec<Sandbox>, BenchError> 
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let make = |count: usize| -> Result<Vec<Sandbox>, OpenError> {
         let engines = Engines::default();
-        (0..count).map(|_| prepared.open(&engines, Lifetime::UntilDisconnect)).collect()
+        (0..count).map(|_| prepared.make(&engines)).collect()
     };
     let share = |thread: usize| count / threads + usize::from(thread < count % threads);
     std::thread::scope(|scope| {
@@ -333,7 +307,7 @@ fn crowd(prepared: &Prepared, count: usize) -> Result<Vec<Sandbox>, BenchError> 
     })
 }
 
-fn measured(rival: &Rival, rounds: usize) -> Result<Option<Summary>, BenchError> {
+pub(super) fn measured(rival: &Rival, rounds: usize) -> Result<Option<Summary>, BenchError> {
     let mut times = Times::default();
     for _ in 0..rounds {
         times.measure(|| rival.run())?;
@@ -345,7 +319,7 @@ fn measured(rival: &Rival, rounds: usize) -> Result<Option<Summary>, BenchError>
 fn own_process() -> Result<(), BenchError> {
     let us = std::env::current_exe().map_err(system("find ourselves"))?;
     let status = std::process::Command::new(us)
-        .args(["exec", "--backend", "native", "--", "/bin/true"])
+        .args(["exec", "--fresh", "--backend", "native", "--", "/bin/true"])
         .status()
         .map_err(system("start ourselves"))?;
     if status.success() { Ok(()) } else { Err(BenchError::NotTrue) }

@@ -4,6 +4,7 @@
 //! socket of this machine will do: the supervisor is reached through a directory that both sides
 //! see, and proven by a process number that both sides know.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -11,11 +12,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bollard::errors::Error;
-use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ImageInspect, SystemInfo};
+use bollard::models::{
+    ContainerCreateBody, ContainerInspectResponse, ContainerSummary, ImageInspect, SystemInfo,
+};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, DownloadFromContainerOptionsBuilder, InspectContainerOptions,
-    LogsOptionsBuilder, RemoveContainerOptionsBuilder, StartContainerOptions,
-    WaitContainerOptionsBuilder,
+    ListContainersOptionsBuilder, LogsOptionsBuilder, RemoveContainerOptionsBuilder,
+    StartContainerOptions, WaitContainerOptionsBuilder,
 };
 use bollard::{API_DEFAULT_VERSION, Docker};
 use futures_util::StreamExt as _;
@@ -112,6 +115,13 @@ impl Engine {
     pub(super) fn inspect(&self, id: &str) -> Result<ContainerInspectResponse, DockerFailure> {
         let options = None::<InspectContainerOptions>;
         self.run(Action::Inspect, self.api.inspect_container(id, options))
+    }
+
+    /// Every container with a label, running or not.
+    pub(super) fn labelled(&self, label: &str) -> Result<Vec<ContainerSummary>, DockerFailure> {
+        let filters = HashMap::from([("label", vec![label])]);
+        let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
+        self.run(Action::List, self.api.list_containers(Some(options)))
     }
 
     /// Kills and removes a container and its own volumes. One that is gone already is no failure.

@@ -8,6 +8,7 @@ use clawpen_rules::container::engine_limits::LimitProblem;
 use clawpen_rules::facts::Mismatch;
 
 use super::inspection::Difference;
+use crate::backend::WitnessError;
 use crate::channel::{CallError, ConnectError};
 use crate::facts::ObserveError;
 
@@ -20,6 +21,7 @@ pub enum Action {
     ReadFile,
     Start,
     Inspect,
+    List,
     Remove,
 }
 
@@ -32,6 +34,7 @@ impl Action {
             Self::ReadFile => "read the image's list of users",
             Self::Start => "start the container",
             Self::Inspect => "inspect the container",
+            Self::List => "list containers",
             Self::Remove => "remove the container",
         }
     }
@@ -54,8 +57,18 @@ pub enum DockerFailure {
     ImageMissing { image: String, build: String },
     #[error("image `{image}` is for {kind}, this machine is {ours}")]
     ImageKind { image: String, kind: String, ours: String },
-    #[error("container `{name}` exists already; remove it with `docker rm -f {name}`")]
+    #[error(
+        "the name `{name}` is taken by a container that is not of this state directory, and it is \
+         left alone; rename or remove it yourself, or set another `docker.containerPrefix`"
+    )]
     NameTaken { name: String },
+    #[error(
+        "container `{name}` was made by the reference and is left alone; to let clawpen replace \
+         it, run `clawpen sandbox remove --adopt {name}`"
+    )]
+    OfReference { name: String },
+    #[error("the container cannot be written down, so it was removed")]
+    Witness(#[source] WitnessError),
     #[error("the Docker engine did not {} (status {status}): {message}", .action.as_str())]
     Refused { action: Action, status: u16, message: String },
     #[error("cannot {} at the Docker engine", .action.as_str())]

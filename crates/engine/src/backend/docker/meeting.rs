@@ -7,6 +7,7 @@
 //!                 s        the supervisor's socket, when it serves
 //!                 failure  its last words, if it cannot
 //!            s         the same socket, after the host has moved it
+//!            about     what the container is; written last, so one that has it was finished
 //! ```
 //!
 //! Anyone in the container may write into `inside`, also under the supervisor's own user id. So the
@@ -15,7 +16,6 @@
 //! process number, never by its name.
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::inotify;
+use rustix::fs::{FlockOperation, flock, inotify};
 
 use super::failure::DockerFailure;
 
@@ -37,6 +37,9 @@ pub(super) const PLAN: &str = "plan";
 const FAILURE: &str = "failure";
 const LONGEST_WORDS: u64 = 2048;
 const INSIDE: &str = "inside";
+const ABOUT: &str = "about";
+/// How often a new name is tried.
+const TRIES: usize = 8;
 /// How often a wait looks whether the container still lives.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Between the socket's birth and its first listening there are two system calls.
@@ -48,6 +51,8 @@ pub(super) struct MeetingPlace {
     id: String,
     directory: PathBuf,
     kept: bool,
+    /// Open and locked while somebody is at work in it; see [`MeetingPlace::is_held`].
+    held: Option<OwnedFd>,
 }
 
 /// Whether it is worth waiting on.
@@ -72,26 +77,75 @@ pub(super) struct Watch(OwnedFd);
 impl MeetingPlace {
     /// Makes a new one below `run`.
     pub(super) fn make(run: &Path) -> Result<Self, DockerFailure> {
-        let id = format!("{:016x}", RandomState::new().build_hasher().finish());
-        let directory = run.join(&id);
         let private = DirBuilder::new().recursive(true).mode(0o700).create(run);
         private.map_err(|cause| local("make", run, cause))?;
+        let mut place = Self::try_make(run);
+        for _ in 1..TRIES {
+            match &place {
+                // A janitor may hold or take a directory in the moment before it is locked.
+                Err(DockerFailure::Local { what: "lock", .. }) => place = Self::try_make(run),
+                Ok(_) | Err(_) => break,
+            }
+        }
+        let place = place?;
+        place.make_inside()?;
+        Ok(place)
+    }
+
+    fn try_make(run: &Path) -> Result<Self, DockerFailure> {
+        let id = crate::random::short_id();
+        let directory = run.join(&id);
         let made = DirBuilder::new().mode(0o700).create(&directory);
         made.map_err(|cause| local("make", &directory, cause))?;
-        let place = Self { id, directory, kept: false };
-        let inside = place.inside();
+        let held = hold(&directory).map_err(|cause| local("lock", &directory, cause))?;
+        if !directory.is_dir() {
+            return Err(local("lock", &directory, io::ErrorKind::NotFound.into()));
+        }
+        Ok(Self { id, directory, kept: false, held: Some(held) })
+    }
+
+    /// Opens the shared directory, for the first meeting or one more.
+    fn make_inside(&self) -> Result<(), DockerFailure> {
+        let inside = self.inside();
         let made = DirBuilder::new().create(&inside);
         // Not by the call above, where the umask would have its say.
         let made = made.and_then(|()| fs::set_permissions(&inside, Permissions::from_mode(0o777)));
-        made.map_err(|cause| local("make", &inside, cause))?;
-        Ok(place)
+        made.map_err(|cause| local("make", &inside, cause))
+    }
+
+    /// Prepares another meeting, with a container that has ended and is to be started again.
+    pub(super) fn renew(&mut self) -> Result<(), DockerFailure> {
+        let directory = self.directory.clone();
+        let held = hold(&directory).map_err(|cause| local("lock", &directory, cause))?;
+        self.held = Some(held);
+        for old in [self.inside(), directory.join(SOCKET)] {
+            let removed = match fs::symlink_metadata(&old) {
+                Ok(found) if found.is_dir() => fs::remove_dir_all(&old),
+                Ok(_) => fs::remove_file(&old),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                Err(error) => Err(error),
+            };
+            removed.map_err(|cause| local("clear", &old, cause))?;
+        }
+        self.make_inside()
+    }
+
+    /// Whether somebody is at work there: making a container, or starting one.
+    pub(super) fn is_held(&self) -> bool {
+        hold(&self.directory).is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
+    }
+
+    /// Every place below `run`, by name.
+    pub(super) fn all(run: &Path) -> Vec<Self> {
+        let entries = fs::read_dir(run).into_iter().flatten().flatten();
+        entries.filter_map(|entry| Self::open(run, entry.file_name().to_str()?)).collect()
     }
 
     /// Finds the one of a container that was kept. The name comes from a label, so from anyone.
     pub(super) fn open(run: &Path, id: &str) -> Option<Self> {
         let is_name = id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         let directory = is_name.then(|| run.join(id)).filter(|path| path.is_dir())?;
-        Some(Self { id: id.to_owned(), directory, kept: true })
+        Some(Self { id: id.to_owned(), directory, kept: true, held: None })
     }
 
     /// The name that leads back here.
@@ -185,9 +239,27 @@ impl MeetingPlace {
         Some(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
     }
 
+    /// Notes what the container is: from here on it is finished.
+    pub(super) fn note(&self, about: &str) -> Result<(), DockerFailure> {
+        let path = self.directory.join(ABOUT);
+        let beside = self.directory.join("about.new");
+        let written = fs::write(&beside, about).and_then(|()| fs::rename(&beside, &path));
+        written.map_err(|cause| local("write", &path, cause))
+    }
+
+    /// What the container is; `None` if it was never finished.
+    pub(super) fn about(&self) -> Option<String> {
+        fs::read_to_string(self.directory.join(ABOUT)).ok()
+    }
+
     /// Leaves the socket for later.
     pub(super) fn keep(&mut self) {
         self.kept = true;
+    }
+
+    /// The work on it is done: a janitor may look at it, and others may start it again.
+    pub(super) fn let_go(&mut self) {
+        self.held = None;
     }
 
     /// Lets it go with the value after all.
@@ -210,6 +282,13 @@ impl MeetingPlace {
 enum Wait {
     ForSocket,
     ForListener,
+}
+
+/// Takes a place that nobody is at work in.
+fn hold(directory: &Path) -> io::Result<OwnedFd> {
+    let opened = OwnedFd::from(fs::File::open(directory)?);
+    flock(&opened, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(opened)
 }
 
 /// Connects by way of an open directory: the path itself may be longer than a socket's may be.

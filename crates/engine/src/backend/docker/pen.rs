@@ -4,6 +4,8 @@
 //! this user may look, and from inside by the supervisor. A fact that does not hold removes it.
 
 use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use clawpen_rules::backend::Backend;
@@ -20,10 +22,14 @@ use clawpen_wire::pen::Lifetime;
 use clawpen_wire::supervisor::End;
 
 use super::failure::DockerFailure;
+use super::find::{self, Restarted};
 use super::request::SUPERVISOR;
-use super::{Container, DockerBackend, cgroup};
-use crate::channel::{CallError, Captured, Channel, Command};
+use super::{Container, DockerBackend, Order, cgroup};
+use crate::backend::Witness;
+use crate::channel::{CallError, Captured, Channel, Command, ConnectError};
 use crate::facts::{self, ObserveError};
+use crate::faults;
+use crate::registry::DockerIdentity;
 
 /// The namespaces that a container has of its own. A user namespace is the engine's to give.
 const NAMESPACES: [&str; 6] = ["pid", "mnt", "net", "ipc", "uts", "cgroup"];
@@ -59,8 +65,96 @@ impl Pen {
         spec: &ContainerSpec,
         lifetime: Lifetime,
     ) -> Result<Self, StartError> {
+        let name = spec.identity().name.as_str();
+        Self::make(engine, &Order { spec, name, lifetime, about: "" }, &mut |_| Ok(()))
+    }
+
+    /// The same under any name; `witness` writes down a container that is to stay.
+    pub fn make(
+        engine: &DockerBackend,
+        order: &Order<'_>,
+        witness: Witness<'_>,
+    ) -> Result<Self, StartError> {
+        let name = order.name.to_owned();
+        start(engine, order, witness).map_err(|cause| StartError { name, cause })
+    }
+
+    /// Connects to a container that was written down, without asking the engine if the kernel's
+    /// word is enough. The value leaves it running. `None`: it does not run, or is not that one.
+    pub fn find(home: &Path, identity: &DockerIdentity) -> Result<Option<Self>, ConnectError> {
+        let Some((pid, stream)) = find::by_note(home, &identity.container_id) else {
+            return Ok(None);
+        };
+        let channel = Channel::connect(stream, pid)?;
+        Ok(Some(Self::found(channel, pid)))
+    }
+
+    /// The same by asking the engine.
+    pub fn find_at(engine: &DockerBackend, id: &str) -> Result<Option<Self>, DockerFailure> {
+        let Some(container) = engine.open(id)? else { return Ok(None) };
+        // Without its socket nobody will ever reach it again.
+        let Ok(stream) = container.connect() else { return Ok(None) };
+        let pid = container.first_process();
+        let channel = Channel::connect(stream, pid)?;
+        engine.note(&container)?;
+        Ok(Some(Self::found(channel, pid)))
+    }
+
+    fn found(channel: Channel, pid: u32) -> Self {
+        let lifetime = Lifetime::Persistent;
+        Self { channel: Some(channel), container: None, pid, facts: Vec::new(), lifetime }
+    }
+
+    /// Starts a container that stopped and proves it again; `None` if it has to be replaced. Its
+    /// setup command has run when it was made.
+    pub fn restart(
+        engine: &DockerBackend,
+        id: &str,
+        spec: &ContainerSpec,
+    ) -> Result<Option<Self>, StartError> {
         let name = spec.identity().name.as_str().to_owned();
-        start(engine, spec, lifetime).map_err(|cause| StartError { name, cause })
+        let failed = |cause| StartError { name: name.clone(), cause };
+        match engine.restart(id, spec).map_err(failed)? {
+            Restarted::OfOtherRelease => Ok(None),
+            Restarted::Runs(container, stream) => {
+                match prove(engine, spec, (*container, stream), Lifetime::Persistent) {
+                    // It is not what was asked for, so it goes.
+                    Err(cause @ DockerFailure::Facts(_)) => {
+                        engine.remove(id).map_err(failed)?;
+                        Err(failed(cause))
+                    }
+                    Err(cause) => Err(failed(cause)),
+                    Ok(mut pen) => {
+                        if let Some(container) = &mut pen.container {
+                            container.place.let_go();
+                        }
+                        Ok(Some(pen))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks at a container of `spec` again, from inside and as far as possible from outside.
+    pub fn look_again(
+        &mut self,
+        engine: &DockerBackend,
+        spec: &ContainerSpec,
+        id: &str,
+    ) -> Result<Vec<Line>, DockerFailure> {
+        if !self.facts.is_empty() {
+            return Ok(self.facts.clone());
+        }
+        let user = engine.user_of(id, spec)?;
+        let pid = self.pid;
+        let report = self.channel().and_then(Channel::facts).map_err(DockerFailure::Report)?;
+        let observed = Observed {
+            host_namespaces: facts::own_namespaces()?,
+            outside: outside(pid)?,
+            inside: facts::inside(&report)?,
+        };
+        self.facts = rules_facts::compare(&asked(spec, user)?, &observed);
+        Ok(self.facts.clone())
     }
 
     /// The connection to the container's supervisor.
@@ -104,10 +198,32 @@ impl Drop for Pen {
 /// The straight line: make, connect, observe, compare, seal, set up.
 fn start(
     engine: &DockerBackend,
+    order: &Order<'_>,
+    witness: Witness<'_>,
+) -> Result<Pen, DockerFailure> {
+    let made = engine.make(order, witness)?;
+    let mut pen = prove(engine, order.spec, made, order.lifetime)?;
+    if let Some(script) = order.spec.setup() {
+        let lifetime = std::mem::replace(&mut pen.lifetime, Lifetime::UntilDisconnect);
+        let channel = pen.channel().map_err(DockerFailure::Setup)?;
+        set_up(channel, script)?;
+        faults::reached("docker.set-up");
+        pen.lifetime = lifetime;
+    }
+    if let (Lifetime::Persistent, Some(container)) = (pen.lifetime, &mut pen.container) {
+        container.place.note(order.about)?;
+        container.place.let_go();
+    }
+    Ok(pen)
+}
+
+/// From a container that runs to one whose facts hold.
+fn prove(
+    engine: &DockerBackend,
     spec: &ContainerSpec,
+    (container, stream): (Container, UnixStream),
     lifetime: Lifetime,
 ) -> Result<Pen, DockerFailure> {
-    let (container, stream) = engine.create(spec, lifetime)?;
     let pid = container.first_process();
     let mut channel = Channel::connect(stream, pid)?;
     let outside = outside(pid)?;
@@ -124,11 +240,14 @@ fn start(
     };
     let asked = asked(spec, container.user)?;
     let mut facts = rules_facts::decide(&asked, &observed).map_err(DockerFailure::Facts)?;
+    faults::reached("docker.proven");
+    match lifetime {
+        Lifetime::UntilDisconnect => {}
+        Lifetime::Persistent => engine.note(&container)?,
+    }
     channel.seal().map_err(DockerFailure::Report)?;
     facts.push(sealed(&mut channel, pid, user)?);
-    if let Some(script) = spec.setup() {
-        set_up(&mut channel, script)?;
-    }
+    faults::reached("docker.sealed");
     Ok(Pen { channel: Some(channel), container: Some(container), pid, facts, lifetime })
 }
 

@@ -8,11 +8,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use bollard::models::ImageInspect;
+use clawpen_rules::container::engine_limits::{EngineLimits, EngineUlimit};
 use clawpen_rules::container::{ContainerSpec, RootFilesystem};
 use clawpen_rules::mounts::Access;
+use clawpen_rules::native::RlimitKind;
 use clawpen_wire::pen::{
     Credentials, FileRoot, LandlockAccess, LandlockPlan, LandlockRule, Lifetime, PenSpec,
-    RootAccess, ServeCaps, ServePlan,
+    ResourceLimit, RootAccess, ServeCaps, ServePlan,
 };
 use clawpen_wire::supervisor::EnvVar;
 
@@ -51,8 +53,7 @@ pub(super) fn bytes(
             user: Credentials { uid, gid, groups: Vec::new() },
             workdir: PathBuf::from(spec.workdir()),
             env: env.collect(),
-            // The engine has set them on the first process; every command inherits them.
-            rlimits: Vec::new(),
+            rlimits: rlimits(spec)?,
             umask: 0o022,
             seccomp: seccomp::workload().bytes(),
             landlock: LandlockPlan { lowest_abi: 0, rules: rules(spec), tcp: true },
@@ -61,6 +62,23 @@ pub(super) fn bytes(
         },
     };
     plan.to_bytes().map_err(DockerFailure::Plan)
+}
+
+/// The engine has set the configured ones on the first process, and every command inherits them. The
+/// supervisor lowers those of core files and descriptors unless it is told otherwise, so these are said again.
+fn rlimits(spec: &ContainerSpec) -> Result<Vec<ResourceLimit>, DockerFailure> {
+    let limits = EngineLimits::read(spec.limits()).map_err(DockerFailure::Limit)?;
+    let said = |limit: &EngineUlimit| {
+        let kinds = [RlimitKind::Core, RlimitKind::OpenFiles];
+        let kind = kinds.into_iter().find(|kind| kind.as_str() == limit.name)?;
+        // The engine's word for "no limit" is -1, the plan's is the largest number.
+        Some(ResourceLimit {
+            resource: u32::from(kind.number()),
+            soft: u64::try_from(limit.soft).unwrap_or(u64::MAX),
+            hard: u64::try_from(limit.hard).unwrap_or(u64::MAX),
+        })
+    };
+    Ok(limits.ulimits.iter().filter_map(said).collect())
 }
 
 /// The same places as the mounts, so that a mount that came out wider opens nothing.

@@ -5,13 +5,12 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::Once;
 
 use clawpen_os::cgroups::{self, Hierarchies, Leaf};
 use clawpen_os::{landlock, process};
 use clawpen_rules::backend::Backend;
 use clawpen_rules::facts::{
-    Asked, CgroupLimits, GroupsAsked, Interfaces, LandlockAsked, MapsAsked, MountsAsked,
+    Asked, CgroupLimits, GroupsAsked, Interfaces, LandlockAsked, MapsAsked, MountAsked, MountsAsked,
 };
 use clawpen_rules::native::ids::{self, Helpers, IdMaps, Range, Starter, Writer};
 use clawpen_rules::native::{Bound, Cpu, Keeper, NativePen, PenUser, Rlimit, RlimitKind};
@@ -21,7 +20,8 @@ use clawpen_wire::pen::{
 };
 use clawpen_wire::supervisor::EnvVar;
 
-use super::{Request, Requirement, StartFailure, leftovers};
+use super::run_directory::RunDirectory;
+use super::{Request, Requirement, StartFailure};
 use crate::facts::NAMESPACES;
 use crate::machine::Subordinate;
 use crate::pen_view::{self, Host, Ownership};
@@ -43,37 +43,17 @@ pub(super) struct Plan {
     pub(super) leaf: Option<Leaf>,
 }
 
-pub(super) fn plan(request: &Request<'_>) -> Result<Plan, StartFailure> {
+/// Everything that is needed to make a pen, with its control group made and noted in `directory`.
+pub(super) fn plan(request: &Request<'_>, directory: &RunDirectory) -> Result<Plan, StartFailure> {
     let pen = request.pen;
     let maps = id_maps(pen, request.name)?;
-    let ownership = match maps.writer() {
-        Writer::Root => Ownership::Mapped,
-        Writer::Helpers | Writer::Single => Ownership::Same,
-    };
-    let view = pen_view::build(pen, ownership, &Host::look_around()?)?;
+    let view = pen_view::build(pen, ownership(&maps), &Host::look_around()?)?;
     let rlimits = rlimits(pen);
     check_required(request, &maps)?;
     let landlock_required = request.require.contains(&Requirement::Landlock);
-    let (leaf, cgroups, limits) = cgroup(request)?;
-    let asked = Asked {
-        backend: Backend::Native,
-        user: pen.user(),
-        groups: match maps.writer() {
-            Writer::Root | Writer::Helpers => GroupsAsked::None,
-            Writer::Single => GroupsAsked::Nameless,
-        },
-        ids: Some(MapsAsked { uids: maps.uids().to_vec(), gids: maps.gids().to_vec() }),
-        namespaces: NAMESPACES.to_vec(),
-        mounts: MountsAsked::Exactly(view.mounts),
-        interfaces: Interfaces::LoopbackOnly,
-        rlimits: rlimits.clone(),
-        cgroup: limits,
-        landlock: if landlock_required {
-            LandlockAsked::Required
-        } else {
-            LandlockAsked::IfPresent
-        },
-    };
+    let limits = group_limits(pen);
+    let (leaf, cgroups) = cgroup(limits, directory)?;
+    let asked = asked(request, &maps, view.mounts);
     let make = MakePlan {
         hostname: pen_view::HOST_NAME.to_owned(),
         namespaces: Namespaces::ALL,
@@ -100,6 +80,42 @@ pub(super) fn plan(request: &Request<'_>) -> Result<Plan, StartFailure> {
         caps: ServeCaps::default(),
     };
     Ok(Plan { spec: PenSpec { make: Some(Box::new(make)), serve }, asked, leaf })
+}
+
+/// What must be observed of a pen of `request`; nothing is made.
+pub(super) fn asked_of(request: &Request<'_>) -> Result<Asked, StartFailure> {
+    let maps = id_maps(request.pen, request.name)?;
+    let view = pen_view::build(request.pen, ownership(&maps), &Host::look_around()?)?;
+    Ok(asked(request, &maps, view.mounts))
+}
+
+fn asked(request: &Request<'_>, maps: &IdMaps, mounts: Vec<MountAsked>) -> Asked {
+    Asked {
+        backend: Backend::Native,
+        user: request.pen.user(),
+        groups: match maps.writer() {
+            Writer::Root | Writer::Helpers => GroupsAsked::None,
+            Writer::Single => GroupsAsked::Nameless,
+        },
+        ids: Some(MapsAsked { uids: maps.uids().to_vec(), gids: maps.gids().to_vec() }),
+        namespaces: NAMESPACES.to_vec(),
+        mounts: MountsAsked::Exactly(mounts),
+        interfaces: Interfaces::LoopbackOnly,
+        rlimits: rlimits(request.pen),
+        cgroup: group_limits(request.pen),
+        landlock: if request.require.contains(&Requirement::Landlock) {
+            LandlockAsked::Required
+        } else {
+            LandlockAsked::IfPresent
+        },
+    }
+}
+
+fn ownership(maps: &IdMaps) -> Ownership {
+    match maps.writer() {
+        Writer::Root => Ownership::Mapped,
+        Writer::Helpers | Writer::Single => Ownership::Same,
+    }
 }
 
 /// Who starts the pen, looked up now.
@@ -226,12 +242,10 @@ fn environment(pen: &NativePen) -> Vec<EnvVar> {
         .collect()
 }
 
-/// A group of our own, if a limit needs one.
-fn cgroup(
-    request: &Request<'_>,
-) -> Result<(Option<Leaf>, Vec<CgroupEntry>, CgroupLimits), StartFailure> {
-    let limits = request.pen.limits();
-    let asked = CgroupLimits {
+/// The limits that only a group can keep.
+fn group_limits(pen: &NativePen) -> CgroupLimits {
+    let limits = pen.limits();
+    CgroupLimits {
         memory: limits.memory,
         pids: match limits.pids_by {
             Keeper::Cgroup => Some(limits.pids),
@@ -241,19 +255,27 @@ fn cgroup(
             Cpu::All => None,
             Cpu::Quota(quota) => Some(quota.quota * 1000 / quota.period),
         },
-    };
+    }
+}
+
+/// A group of our own, if a limit needs one.
+fn cgroup(
+    asked: CgroupLimits,
+    directory: &RunDirectory,
+) -> Result<(Option<Leaf>, Vec<CgroupEntry>), StartFailure> {
     if asked == CgroupLimits::default() {
-        return Ok((None, Vec::new(), asked));
+        return Ok((None, Vec::new()));
     }
     let failed = |cause| StartFailure::System { what: "make a control group", cause };
     let hierarchies = Hierarchies::find().map_err(failed)?;
-    let wanted = super::faults::spoiled(cgroups::Limits {
+    let wanted = super::switches::spoiled(cgroups::Limits {
         memory_bytes: asked.memory,
         pids: asked.pids,
         cpu_millis: asked.cpu_millis,
     });
-    sweep_once(request);
-    let name = leftovers::group_name(request.name, super::start::number()).map_err(failed)?;
+    let name = group_name(directory.id());
+    // First the note, then the group: whoever finds the one finds the other.
+    directory.note_groups(&cgroups::directories_of(&hierarchies, &name)).map_err(failed)?;
     let leaf = Leaf::create(&hierarchies, &name, &wanted).map_err(failed)?;
     let unified = hierarchies.unified().map(Path::to_path_buf);
     let entries = leaf
@@ -266,13 +288,12 @@ fn cgroup(
             },
         })
         .collect();
-    Ok((Some(leaf), entries, asked))
+    Ok((Some(leaf), entries))
 }
 
-/// Somebody who was killed could not remove his group. Once is enough for a process that makes many.
-fn sweep_once(request: &Request<'_>) {
-    static SWEPT: Once = Once::new();
-    SWEPT.call_once(|| drop(leftovers::sweep(Path::new(request.state_dir))));
+/// A pen's control group, named after its directory.
+pub(super) fn group_name(id: &str) -> String {
+    format!("clawpen-{id}")
 }
 
 /// What the kernel says the group enforces; nothing if the process is not in it.

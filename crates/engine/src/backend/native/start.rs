@@ -1,24 +1,19 @@
 //! Starts the maker and waits until process 1 listens.
 
-use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use clawpen_os::{beneath, sockets};
+use clawpen_os::sockets;
 use clawpen_wire::pen::PenSpec;
 use clawpen_wire::supervisor::End;
 
-use super::{Request, StartFailure, leftovers};
+use super::StartFailure;
+use super::run_directory::{RunDirectory, SOCKET};
 use crate::channel::{Captured, Channel, Command};
 use crate::supervisor_image::{Maker, ProcessOne};
 
-/// The name of a pen's socket in its own directory.
-const SOCKET: &str = "s";
 /// The setup command may install things.
 const SETUP_PATIENCE: Duration = Duration::from_secs(10 * 60);
 /// What is shown of a failed setup command.
@@ -31,12 +26,6 @@ pub(super) struct Made {
     pub(super) stream: UnixStream,
 }
 
-/// A number that no other pen of this process has.
-pub(super) fn number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> StartFailure {
     move |cause| StartFailure::System { what, cause }
 }
@@ -44,55 +33,15 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> StartFailure {
 /// Runs the maker; when this returns, process 1 listens and we are connected.
 pub(super) fn make(
     maker: Maker,
-    request: &Request<'_>,
+    directory: &RunDirectory,
     spec: &PenSpec,
 ) -> Result<Made, StartFailure> {
-    let directory = RunDirectory::make(request)?;
-    let opened =
-        beneath::open_root(&directory.0).map_err(failed("open the pen's own directory"))?;
-    let listener = sockets::listen(opened.as_fd(), SOCKET.as_ref())
+    let listener = sockets::listen(directory.opened(), SOCKET.as_ref())
         .map_err(failed("make the pen's socket"))?;
     let ProcessOne { pid, pidfd } = maker.make(spec, listener.as_fd())?;
     let stream =
-        sockets::connect(opened.as_fd(), SOCKET.as_ref()).map_err(failed("reach the pen"))?;
+        sockets::connect(directory.opened(), SOCKET.as_ref()).map_err(failed("reach the pen"))?;
     Ok(Made { pid: pid.get().unsigned_abs(), pidfd, stream: UnixStream::from(stream) })
-}
-
-/// The directory of one pen's socket, gone again as soon as somebody is connected.
-struct RunDirectory(PathBuf);
-
-impl RunDirectory {
-    fn make(request: &Request<'_>) -> Result<Self, StartFailure> {
-        let parent = Path::new(request.state_dir).join(leftovers::RUN);
-        let name = leftovers::name(request.name, number())
-            .map_err(failed("name the pen's own directory"))?;
-        let own = parent.join(name);
-        let private = || {
-            let mut builder = DirBuilder::new();
-            builder.mode(0o700);
-            builder
-        };
-        let made = match private().create(&own) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                private()
-                    .recursive(true)
-                    .create(&parent)
-                    .map_err(failed("make the directory for sockets"))?;
-                private().create(&own)
-            }
-            other => other,
-        };
-        made.map_err(failed("make the pen's own directory"))?;
-        Ok(Self(own))
-    }
-}
-
-impl Drop for RunDirectory {
-    fn drop(&mut self) {
-        // What stays is private and of no use, and swept later.
-        drop(std::fs::remove_file(self.0.join(SOCKET)));
-        drop(std::fs::remove_dir(&self.0));
-    }
 }
 
 /// Runs the setup command; what it wrote is shown if it fails.

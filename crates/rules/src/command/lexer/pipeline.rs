@@ -223,6 +223,10 @@ impl<'a> Pipeline<'a> {
     /// Ends a segment whose text ends at `position`.
     fn end_segment(&mut self, position: usize) {
         let raw = self.walk.text.get(self.raw_start..position).unwrap_or_default();
+        // A blank that ends the last word cannot be seen, so nobody could agree to it.
+        if raw.ends_with([' ', '\t']) && ends_in_escape(raw) {
+            self.doubt(NotAnalysable::Character(' '));
+        }
         raw.trim().clone_into(&mut self.words.raw);
         self.done.push(std::mem::take(&mut self.words));
     }
@@ -246,6 +250,13 @@ impl<'a> Pipeline<'a> {
         }
         Ok(std::mem::take(&mut self.done))
     }
+}
+
+/// Says whether the blanks at the end of a text start with an escaped one.
+fn ends_in_escape(text: &str) -> bool {
+    let bare = text.trim_end_matches([' ', '\t']);
+    let backslashes = bare.chars().rev().take_while(|c| *c == '\\').count();
+    backslashes % 2 == 1
 }
 
 /// Says whether a character outside quotes cannot be seen as what it is: a control character, or a

@@ -47,9 +47,10 @@ const ENDINGS: &[&str] = &[
     "webhookurl",
 ];
 
-/// Whole names of the same kind.
+/// Whole names of the same kind. A setup command logs in to registries and fetches with tokens;
+/// `explain` shows no more of it either.
 const NAMES: &[&str] =
-    &["identitydata", "certificatedata", "knownhostsdata", "pat", "dsn", "bearer"];
+    &["identitydata", "certificatedata", "knownhostsdata", "pat", "dsn", "bearer", "setupcommand"];
 
 impl Sight {
     /// What may be seen of a member.
@@ -157,6 +158,7 @@ mod tests {
             "knownHostsData",
             "webhookUrl",
             "private-key",
+            "setupCommand",
         ] {
             hidden(&format!("{{'{key}': 'x'}}"));
             hidden(&format!("{{'{key}': ['x', {{a: 'x'}}]}}"));

@@ -565,13 +565,24 @@ pub static OWN: Schema = Schema::Object(&strict(&[
         Schema::Map(&Schema::Object(&OWN_SETTINGS)),
         "settings of single agents, keyed by id",
     ),
+    field("audit", Schema::Object(&OWN_AUDIT), "how long records of calls are kept"),
 ]));
+
+static OWN_AUDIT: ObjectSchema = strict(&[
+    field("keepDays", COUNT, "drop records older than so many days; 0: never; built-in: 365"),
+    field("keepAtLeast", COUNT, "so many of the newest records stay, however old; built-in: 10000"),
+]);
 
 static OWN_SETTINGS: ObjectSchema = strict(&[
     field(
         "backend",
         FILLED,
         "what runs the sandbox; beats sandbox.backend of the same layer in openclaw.json",
+    ),
+    field(
+        "askInSandbox",
+        Schema::Bool,
+        "true: commands of an agent are asked about in the sandbox too; built-in: false",
     ),
     field("envAllow", TEXTS, "secret-looking variables that may enter the sandbox all the same"),
     field(
@@ -580,6 +591,34 @@ static OWN_SETTINGS: ObjectSchema = strict(&[
         "true: a tools.exec or tools.fs section widens the profile, as older releases do; built-in: false",
     ),
     field("native", Schema::Object(&OWN_NATIVE), "what only native pens have"),
+    field(
+        "start",
+        Schema::Words(&["lazy", "eager"]),
+        "when a sandbox is made: with the first call, or as soon as its session begins; built-in: lazy",
+    ),
+    field(
+        "workspaces",
+        Schema::Object(&OWN_WORKSPACES),
+        "what becomes of private workspaces whose sandbox was removed",
+    ),
+]);
+
+static OWN_WORKSPACES: ObjectSchema = strict(&[
+    field(
+        "removed",
+        Schema::Words(&["keep", "trash", "age"]),
+        "keep: they stay; trash: moved aside at once; age: moved aside after afterDays; built-in: age",
+    ),
+    field(
+        "afterDays",
+        COUNT,
+        "with age: moved aside when nobody used them for so many days; built-in: 30",
+    ),
+    field(
+        "trashDays",
+        COUNT,
+        "what was moved aside is deleted after so many days; 0: only by sandbox trash empty; built-in: 0",
+    ),
 ]);
 
 static OWN_NATIVE: ObjectSchema = strict(&[

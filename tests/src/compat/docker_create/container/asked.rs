@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::compat::agents;
+
 /// The settings of the agent that a `flow` or `browser` row is about.
 pub(super) struct Asked<'a> {
     defaults: &'a Value,
@@ -66,10 +68,7 @@ impl<'a> Asked<'a> {
 
     /// The agent that sessions belong to if their key names none.
     pub(super) fn default_agent(input: &Value) -> String {
-        let list = input["config"]["agents"]["list"].as_array().map_or(&[][..], Vec::as_slice);
-        let marked = list.iter().find(|agent| agent["default"] == true).or(list.first());
-        let id = marked.and_then(|agent| agent["id"].as_str()).unwrap_or("main");
-        id.trim().to_lowercase()
+        agents::default_agent(&input["config"])
     }
 
     fn is_shared(&self) -> bool {

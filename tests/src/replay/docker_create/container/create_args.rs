@@ -12,7 +12,7 @@ use clawpen_rules::mounts::{
     BindPolicy, Blocklist, KnownPlaces, ReservedTargets, Roots, Sources, Targets,
 };
 use clawpen_rules::scope::ScopeKey;
-use clawpen_rules::workspace::{Directories, Layout, OwnDirectory};
+use clawpen_rules::workspace::{Directories, Layout};
 use serde_json::{Value, json};
 
 use super::{any_name, config, pairs, replace};
@@ -42,8 +42,7 @@ fn spec(input: &Value, world: &World) -> Result<Result<ContainerSpec, ContainerR
         fingerprint: input["configHash"].as_str().map(|_| any_fingerprint()),
     };
     let directories = Directories {
-        root: world.get("STATE_DIR").to_owned(),
-        own: OwnDirectory::Shared,
+        sandbox: world.get("STATE_DIR").to_owned(),
         agent: world.get("AGENT_WORKSPACE").to_owned(),
         workdir: "/workspace".to_owned(),
     };

@@ -8,7 +8,7 @@ use clawpen_rules::container::exec::{
 };
 use clawpen_rules::elevated::{GateFailure, GateScope};
 use clawpen_rules::environment::Filter;
-use clawpen_rules::workspace::{Directories, Layout, OwnDirectory};
+use clawpen_rules::workspace::{Directories, Layout};
 use serde_json::{Value, json};
 
 use super::{any_name, pairs, replace};
@@ -27,8 +27,7 @@ pub(super) fn answer(input: &Value, world: &World) -> Answer {
         elevation,
     };
     let directories = Directories {
-        root: String::new(),
-        own: OwnDirectory::Shared,
+        sandbox: String::new(),
         agent: text("workspaceDir").to_owned(),
         workdir: text("containerWorkdir").to_owned(),
     };

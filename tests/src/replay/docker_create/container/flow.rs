@@ -15,7 +15,7 @@ use clawpen_rules::mounts::{BindPolicy, KnownPlaces};
 use clawpen_rules::scope::ScopeKey;
 use clawpen_rules::session::{self, Placement, Session};
 use clawpen_rules::tool_policy::{self, Layers, SandboxPolicy, Tool, Verdict};
-use clawpen_rules::workspace::{Directories, Layout, OwnDirectory};
+use clawpen_rules::workspace::{Directories, Layout, private_directory};
 use serde_json::{Value, json};
 
 use super::create_args::any_fingerprint;
@@ -51,18 +51,15 @@ pub(super) fn answer(input: &Value, world: &World) -> Result<Answer> {
         sandbox.docker.run_as_owner(owner);
     }
     let scope = ScopeKey::new(sandbox.scope.value, &session);
+    // Rows start behind the loader, which knows the home directory.
+    let root = match sandbox.workspace_root.value.strip_prefix('~') {
+        Some(below) if below.is_empty() || below.starts_with('/') => {
+            format!("{}{below}", world.get("HOME"))
+        }
+        _ => sandbox.workspace_root.value.clone(),
+    };
     let directories = Directories {
-        // Rows start behind the loader, which knows the home directory.
-        root: match sandbox.workspace_root.value.strip_prefix('~') {
-            Some(below) if below.is_empty() || below.starts_with('/') => {
-                format!("{}{below}", world.get("HOME"))
-            }
-            _ => sandbox.workspace_root.value.clone(),
-        },
-        own: match scope.workspace_directory(sandbox.scope.value) {
-            Some(name) => OwnDirectory::Named(name),
-            None => OwnDirectory::Shared,
-        },
+        sandbox: private_directory(&root, &scope, sandbox.scope.value),
         agent: input["workspaceDir"].as_str().context("workspaceDir")?.to_owned(),
         workdir: sandbox.docker.workdir.value.clone(),
     };

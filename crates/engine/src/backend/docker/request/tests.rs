@@ -9,7 +9,7 @@ use clawpen_rules::environment::Filter;
 use clawpen_rules::mounts::{Access, BindPolicy, KnownPlaces};
 use clawpen_rules::scope::ScopeKey;
 use clawpen_rules::session::Session;
-use clawpen_rules::workspace::{Directories, Layout, OwnDirectory};
+use clawpen_rules::workspace::{Directories, Layout};
 use serde_json::{Value, json};
 
 use super::*;
@@ -20,8 +20,7 @@ fn spec(docker: &str) -> ContainerSpec {
     let config = Config::from_tree(json5::parse(&text, FileId(0)).unwrap().root, Vec::new());
     let docker = SandboxConfig::resolve(&config, None, "/state").unwrap().docker;
     let directories = Directories {
-        root: "/state".to_owned(),
-        own: OwnDirectory::Shared,
+        sandbox: "/state".to_owned(),
         agent: "/srv/agent".to_owned(),
         workdir: docker.workdir.value.clone(),
     };

@@ -1,0 +1,276 @@
+//! Plans that run, and attacks on what they start between the check and the run.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use clawpen_rules::command::{Request, analyse};
+
+use super::*;
+use crate::program_files::{RealPrograms, Writers};
+
+const LIMITS: Limits = Limits { time: Duration::from_secs(20), output_bytes: 1 << 16 };
+
+/// A directory with programs of its own.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> String {
+        self.0.path().canonicalize().unwrap().to_str().unwrap().to_owned()
+    }
+
+    fn at(&self, name: &str) -> String {
+        format!("{}/{name}", self.path())
+    }
+
+    /// Copies a program, in another process: nobody may hold it open for writing when it starts.
+    fn program(&self, from: &str, name: &str) {
+        let copied = Command::new("cp").args([from, &self.at(name)]).status().unwrap();
+        assert!(copied.success());
+    }
+
+    fn script(&self, name: &str, text: &str) {
+        fs::write(self.at(name), text).unwrap();
+        fs::set_permissions(self.at(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn programs(&self) -> RealPrograms {
+        RealPrograms::new(Writers::of_process(vec![self.path()]))
+    }
+
+    fn plan(&self, text: &str) -> Plan {
+        self.plan_in(text, &self.path())
+    }
+
+    fn plan_in(&self, text: &str, cwd: &str) -> Plan {
+        let path = format!("{}:/usr/bin:/bin", self.path());
+        let environment = BTreeMap::from([("PATH".to_owned(), path)]);
+        let request = Request { text, cwd, home: None, environment: &environment };
+        let programs = self.programs();
+        analyse(&request, &programs).unwrap().freeze(&programs).unwrap()
+    }
+
+    fn run(&self, plan: &Plan) -> Result<Finished, RunError> {
+        run(plan, &self.programs(), LIMITS)
+    }
+
+    #[track_caller]
+    fn refuses(&self, plan: &Plan, expected: &Stale) {
+        match self.run(plan) {
+            Err(RunError::Stale(stale)) => assert_eq!(stale, *expected),
+            other => panic!("{other:?}"),
+        }
+        assert!(!Path::new(&self.at("canary")).exists(), "something ran");
+    }
+}
+
+#[track_caller]
+fn check(text: &str, expected: &str, status: ExitStatus) {
+    let place = Place::new();
+    let finished = place.run(&place.plan(text)).unwrap();
+    assert_eq!(String::from_utf8_lossy(&finished.output), expected, "{text}");
+    assert_eq!(finished.end, End::Status(status), "{text}");
+}
+
+const DONE: ExitStatus = ExitStatus::Code(0);
+const FAILED: ExitStatus = ExitStatus::Code(1);
+
+#[test]
+fn the_words_run_as_they_are_and_nothing_is_expanded() {
+    check("echo $HOME '*' \"a  b\" ''", "$HOME * a  b \n", DONE);
+    check("echo '$(id)' '`id`' ';' '|'", "$(id) `id` ; |\n", DONE);
+    check("nice -n 5 echo a", "a\n", DONE);
+    check("env timeout 5 echo a", "a\n", DONE);
+}
+
+#[test]
+fn pipes_chains_and_here_documents_mean_what_they_mean_to_a_shell() {
+    check("echo b a | tr ' ' '\\n' | sort", "a\nb\n", DONE);
+    check("true && echo yes || echo no", "yes\n", DONE);
+    check("false && echo yes || echo no", "no\n", DONE);
+    check("false ; echo on", "on\n", DONE);
+    check("true || echo no", "", DONE);
+    check("echo x | false", "", FAILED);
+    check("false | echo x", "x\n", DONE);
+    check("cat <<'E'\n$HOME\nE", "$HOME\n", DONE);
+    check("cat <<'E' | tr a-z A-Z\nhi\nE", "HI\n", DONE);
+}
+
+#[test]
+fn the_environment_is_the_plans_and_no_descriptor_of_ours_leaks() {
+    let place = Place::new();
+    let finished = place.run(&place.plan("printenv")).unwrap();
+    let expected = format!("PATH={}:/usr/bin:/bin\n", place.path());
+    assert_eq!(String::from_utf8_lossy(&finished.output), expected);
+    let finished = place.run(&place.plan("ls /proc/self/fd")).unwrap();
+    // 3 is the directory that `ls` reads.
+    assert_eq!(String::from_utf8_lossy(&finished.output), "0\n1\n2\n3\n");
+}
+
+#[test]
+fn b21_a_program_that_was_swapped_is_not_started() {
+    let place = Place::new();
+    place.program("/usr/bin/true", "tool");
+    let plan = place.plan("tool");
+    fs::remove_file(place.at("tool")).unwrap();
+    let gone = Stale::Gone { path: place.at("tool") };
+    place.refuses(&plan, &gone);
+    place.program("/usr/bin/touch", "tool");
+    let other = plan_of_inode(&place, &plan);
+    place.refuses(&plan, &other);
+    let same = place.plan("tool canary");
+    assert!(place.run(&same).is_ok() && Path::new(&place.at("canary")).exists());
+}
+
+/// The same content check whatever number the new file got.
+fn plan_of_inode(place: &Place, plan: &Plan) -> Stale {
+    let found = fs::metadata(place.at("tool")).unwrap();
+    let pinned = plan.files().next().unwrap();
+    if found.ino() == pinned.identity.inode {
+        Stale::Content { path: place.at("tool") }
+    } else {
+        Stale::Elsewhere { path: place.at("tool") }
+    }
+}
+
+#[test]
+fn b21_a_program_that_was_rewritten_in_place_is_not_started() {
+    let place = Place::new();
+    place.script("tool", "#!/bin/sh\nexit 0\n");
+    let plan = place.plan("./tool");
+    fs::write(place.at("tool"), "#!/bin/sh\ntouch canary\n").unwrap();
+    place.refuses(&plan, &Stale::Content { path: place.at("tool") });
+    fs::write(place.at("tool"), "#!/bin/sh\nexit 0\n").unwrap();
+    assert!(place.run(&plan).is_ok());
+}
+
+#[test]
+fn b21_a_script_that_an_interpreter_reads_is_looked_at_too() {
+    let place = Place::new();
+    place.script("run.sh", "exit 0\n");
+    let plan = place.plan("sh run.sh");
+    fs::write(place.at("run.sh"), "touch canary\n").unwrap();
+    place.refuses(&plan, &Stale::Content { path: place.at("run.sh") });
+}
+
+#[test]
+fn b21_what_a_wrapper_starts_is_looked_at_too() {
+    let place = Place::new();
+    place.program("/usr/bin/true", "tool");
+    let plan = place.plan("nice ./tool");
+    place.program("/usr/bin/touch", "other");
+    fs::rename(place.at("other"), place.at("tool")).unwrap();
+    place.refuses(&plan, &Stale::Elsewhere { path: place.at("tool") });
+}
+
+#[test]
+fn b21_a_link_that_leads_elsewhere_now_is_not_followed() {
+    let place = Place::new();
+    symlink("/usr/bin/true", place.at("tool")).unwrap();
+    let plan = place.plan("tool canary");
+    fs::remove_file(place.at("tool")).unwrap();
+    symlink("/usr/bin/touch", place.at("tool")).unwrap();
+    place.refuses(&plan, &Stale::Elsewhere { path: place.at("tool") });
+}
+
+#[test]
+fn b21_a_directory_that_was_swapped_is_not_entered() {
+    let place = Place::new();
+    let inner = place.at("inner");
+    fs::create_dir(&inner).unwrap();
+    let plan = place.plan_in("touch canary", &inner);
+    fs::rename(&inner, place.at("old")).unwrap();
+    place.refuses(&plan, &Stale::Directory { path: inner.clone() });
+    symlink("/", &inner).unwrap();
+    place.refuses(&plan, &Stale::Directory { path: inner.clone() });
+    fs::remove_file(&inner).unwrap();
+    fs::create_dir(&inner).unwrap();
+    let kept = fs::metadata(&inner).unwrap();
+    if kept.ino() != plan.directory().unwrap().identity.inode {
+        place.refuses(&plan, &Stale::Directory { path: inner });
+    }
+}
+
+#[test]
+fn b21_a_name_that_another_directory_of_the_path_has_now_changes_nothing() {
+    let place = Place::new();
+    let plan = place.plan("echo safe");
+    // Comes first in PATH, and was not there when the plan was made.
+    place.script("echo", "#!/bin/sh\ntouch canary\n");
+    let finished = place.run(&plan).unwrap();
+    assert_eq!(finished.output, b"safe\n");
+    assert!(!Path::new(&place.at("canary")).exists());
+}
+
+#[test]
+fn b21_a_step_that_rewrites_the_next_one_ends_the_chain() {
+    let place = Place::new();
+    place.script("second", "#!/bin/sh\nexit 0\n");
+    place.script("first", "#!/bin/sh\nprintf '#!/bin/sh\\ntouch canary\\n' > second\n");
+    let plan = place.plan("./first && ./second");
+    place.refuses(&plan, &Stale::Content { path: place.at("second") });
+}
+
+#[test]
+fn b21_a_script_of_the_agent_reaches_its_interpreter_by_descriptor() {
+    let place = Place::new();
+    place.script("tool", "#!/bin/sh\necho \"$0\" \"$@\"\n");
+    let finished = place.run(&place.plan("./tool a 'b c'")).unwrap();
+    assert_eq!(String::from_utf8_lossy(&finished.output), "/proc/self/fd/3 a b c\n");
+}
+
+#[test]
+fn a_plan_that_changes_its_own_files_says_so() {
+    let place = Place::new();
+    place.script("tool", "#!/bin/sh\necho >> tool\n");
+    let finished = place.run(&place.plan("./tool")).unwrap();
+    assert_eq!(finished.changed, [place.at("tool")]);
+}
+
+#[test]
+fn at_the_end_of_its_time_nothing_of_a_run_is_left() {
+    let place = Place::new();
+    place.script(
+        "tool",
+        "#!/bin/sh\nsetsid sleep 1000 &\necho $! > one\nsleep 1000 &\necho $! > two\nmv two ready\nwait\n",
+    );
+    let plan = place.plan("./tool");
+    let limits = Limits { time: Duration::from_secs(2), ..LIMITS };
+    let finished = run(&plan, &place.programs(), limits).unwrap();
+    assert_eq!(finished.end, End::TimedOut);
+    for name in ["one", "ready"] {
+        let pid = fs::read_to_string(place.at(name)).unwrap();
+        assert!(is_gone(pid.trim()), "{name}");
+    }
+}
+
+/// A killed process may stay for a moment as one that nobody has reaped.
+fn is_gone(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_none_or(|rest| rest.is_empty() || rest.starts_with(" Z"))
+}
+
+#[test]
+fn what_runs_on_in_the_background_ends_with_its_command() {
+    let place = Place::new();
+    place.script("tool", "#!/bin/sh\nsleep 1000 &\necho $!\n");
+    let finished = place.run(&place.plan("./tool")).unwrap();
+    assert_eq!(finished.end, End::Status(DONE));
+    assert!(is_gone(String::from_utf8_lossy(&finished.output).trim()));
+}
+
+#[test]
+fn a_flood_is_cut_and_does_not_block() {
+    let place = Place::new();
+    let limits = Limits { output_bytes: 1000, ..LIMITS };
+    let plan = place.plan("head -c 3000000 /dev/zero");
+    let finished = run(&plan, &place.programs(), limits).unwrap();
+    assert_eq!((finished.output.len(), finished.is_cut), (1000, true));
+    assert_eq!(finished.end, End::Status(DONE));
+}

@@ -1,0 +1,103 @@
+//! What a sandbox tells about itself: enough to write its row anew, and what is mounted in it.
+
+use clawpen_rules::backend::Backend;
+use clawpen_rules::ids::AgentId;
+use clawpen_rules::mounts::Access;
+use clawpen_rules::native::HostDirectory;
+use clawpen_rules::reuse::Mounts;
+use clawpen_rules::scope::ScopeKey;
+use clawpen_rules::timestamp::{Moment, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::backend::Plan;
+use crate::registry::{Identity, Kind, NewRow, Survivor};
+
+/// Kept beside the sandbox as JSON. Fields are only ever added.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct About {
+    name: String,
+    backend: String,
+    scope: String,
+    session: Option<String>,
+    agent: Option<String>,
+    image: String,
+    fingerprint: String,
+    workspace_dir: String,
+    created_at_ms: u64,
+    /// `source target access`, in order.
+    mounts: Vec<String>,
+}
+
+impl About {
+    pub(super) fn new(row: &NewRow, plan: &Plan, now: &Moment) -> Self {
+        Self {
+            name: row.name.clone(),
+            backend: row.backend.as_str().to_owned(),
+            scope: row.scope.as_str().to_owned(),
+            session: row.session.clone(),
+            agent: row.agent.as_ref().map(|agent| agent.as_str().to_owned()),
+            image: row.image.clone(),
+            fingerprint: row.fingerprint.clone(),
+            workspace_dir: row.workspace_dir.clone(),
+            created_at_ms: now.wall.as_millis(),
+            mounts: mounts(plan),
+        }
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        // Plain strings and numbers always print.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// Whether what is mounted is what `plan` would mount.
+    pub(super) fn mounts_of(&self, plan: &Plan) -> Mounts {
+        if self.mounts == mounts(plan) { Mounts::Same } else { Mounts::Differ }
+    }
+
+    /// The row that it had.
+    pub(super) fn survivor(self, identity: Identity, protocol: u32) -> Option<Survivor> {
+        let row = NewRow {
+            name: self.name,
+            kind: Kind::Sandbox,
+            backend: Backend::parse(&self.backend)?,
+            scope: ScopeKey::stored(&self.scope)?,
+            session: self.session,
+            agent: self.agent.as_deref().map(AgentId::normalize),
+            image: self.image,
+            fingerprint: self.fingerprint,
+            workspace_dir: self.workspace_dir,
+        };
+        let created = Moment::wall(Timestamp::from_millis(self.created_at_ms));
+        Some(Survivor { row, identity, protocol, created })
+    }
+}
+
+fn mounts(plan: &Plan) -> Vec<String> {
+    let access = |access| match access {
+        Access::ReadOnly => "ro",
+        Access::ReadWrite => "rw",
+    };
+    match plan {
+        Plan::Native(plan) => {
+            let show = |one: HostDirectory<'_>| {
+                format!("{} {} {}", one.source, one.target, access(one.access))
+            };
+            plan.pen.host_directories().into_iter().map(show).collect()
+        }
+        Plan::Docker(spec) => {
+            let own = spec.mounts().iter();
+            let own =
+                own.map(|one| format!("{} {} {}", one.source, one.target, access(one.access)));
+            let bound = spec.binds().iter().map(|one| {
+                format!("{} {} {}", one.real_source(), one.target(), access(one.access()))
+            });
+            let tmpfs = spec.tmpfs().iter().map(|one| format!("tmpfs {one}"));
+            own.chain(bound).chain(tmpfs).collect()
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What the config says now about a sandbox that is written down: is it still what it would be?
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use clawpen_rules::backend::Backend;
+use clawpen_rules::config::fingerprint::{Directories, Fingerprint};
+use clawpen_rules::config::own::OwnSettings;
+use clawpen_rules::config::sandbox::{PruneConfig, SandboxConfig, Scope, WorkspaceAccess};
+use clawpen_rules::config::setting::Layer;
+use clawpen_rules::explain::stronger;
+use clawpen_rules::ids::AgentId;
+use clawpen_rules::session::Session;
+use clawpen_rules::workspace::{self, Layout};
+
+use crate::config_store::Store;
+use crate::explain::owner;
+use crate::registry::Row;
+
+/// A sandbox as the config would make it now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Current {
+    /// `None` if it names one that this build does not know.
+    pub backend: Option<Backend>,
+    pub image: String,
+    /// `None` where it depends on who asks: a shared sandbox with an agent's workspace.
+    pub fingerprint: Option<String>,
+}
+
+/// Answers for many rows; each agent's config is worked out once.
+#[derive(Debug)]
+pub struct Currents<'a> {
+    store: &'a Store,
+    agents: RefCell<HashMap<AgentId, Option<OfAgent>>>,
+}
+
+#[derive(Debug, Clone)]
+struct OfAgent {
+    sandbox: SandboxConfig,
+    own: OwnSettings,
+    workspace: String,
+}
+
+impl<'a> Currents<'a> {
+    pub fn new(store: &'a Store) -> Self {
+        Self { store, agents: RefCell::new(HashMap::new()) }
+    }
+
+    /// What the sandbox of a row would be now; `None` if the config has no answer.
+    pub fn of(&self, row: &Row) -> Option<Current> {
+        let mut agent = self.agent(&self.owner(row))?;
+        let sandbox = &mut agent.sandbox;
+        let scope = sandbox.scope.value;
+        let layout = layout(sandbox, row, &agent.workspace);
+        if let Some(owner) = owner(layout.mounted()) {
+            sandbox.docker.run_as_owner(owner);
+        }
+        let backend = row.backend;
+        let is_everyones = match (scope, sandbox.workspace_access.value) {
+            (Scope::Shared, WorkspaceAccess::ReadOnly | WorkspaceAccess::ReadWrite) => false,
+            (Scope::Shared, WorkspaceAccess::None) | (Scope::Session | Scope::Agent, _) => true,
+        };
+        let fingerprint = is_everyones.then(|| {
+            let directories =
+                Directories { workspace: layout.mounted(), agent_workspace: layout.agent() };
+            let shape = Fingerprint::of_shell(sandbox, directories);
+            shape.with_own(&own_settings(&agent.own, backend)).to_string()
+        });
+        Some(Current {
+            backend: self.backend(row, &agent),
+            image: image(&agent, backend),
+            fingerprint,
+        })
+    }
+
+    /// The limits of the agent that owns a sandbox; `None` if its config has no meaning.
+    pub fn limits(&self, row: &Row) -> Option<PruneConfig> {
+        Some(self.agent(&self.owner(row))?.sandbox.prune)
+    }
+
+    /// The private workspace of a row, if the config still says that it is that and no agent's own.
+    pub fn private_directory(&self, row: &Row) -> Option<PathBuf> {
+        let agent = self.agent(&self.owner(row))?;
+        let layout = layout(&agent.sandbox, row, &agent.workspace);
+        let directory = layout.private().filter(|private| *private == row.workspace_dir)?;
+        Some(PathBuf::from(directory))
+    }
+
+    /// The owner's own settings.
+    pub fn own(&self, row: &Row) -> OwnSettings {
+        self.store.loaded.own.resolve(&self.owner(row))
+    }
+
+    fn owner(&self, row: &Row) -> AgentId {
+        let of_session = || {
+            let session = row.session.as_deref().unwrap_or_default();
+            Session::resolve(&self.store.loaded.config, session).agent().clone()
+        };
+        row.agent.clone().unwrap_or_else(of_session)
+    }
+
+    fn agent(&self, id: &AgentId) -> Option<OfAgent> {
+        let mut known = self.agents.borrow_mut();
+        let found = known.entry(id.clone()).or_insert_with(|| {
+            let Store { locations, loaded } = self.store;
+            let sandbox =
+                SandboxConfig::resolve(&loaded.config, Some(id), &locations.state_dir).ok()?;
+            Some(OfAgent {
+                sandbox,
+                own: loaded.own.resolve(id),
+                workspace: locations.agent_workspace(&loaded.config, id).value,
+            })
+        });
+        found.clone()
+    }
+
+    /// The configured backend. A sandbox that was asked for on another one has a name that says so,
+    /// and stays there.
+    fn backend(&self, row: &Row, agent: &OfAgent) -> Option<Backend> {
+        let scope = agent.sandbox.scope.value;
+        let prefix = &agent.sandbox.docker.container_prefix.value;
+        if row.name != row.scope.container_name(scope, prefix).as_str() {
+            return Some(row.backend);
+        }
+        let configured = stronger(agent.own.backend.clone(), agent.sandbox.backend.clone());
+        if configured.origin.layer == Layer::BuiltIn && self.store.loaded.config.files().is_empty()
+        {
+            return Some(Backend::Native);
+        }
+        Backend::parse(&configured.value)
+    }
+}
+
+fn layout(sandbox: &SandboxConfig, row: &Row, agent_workspace: &str) -> Layout {
+    let (root, scope) = (&sandbox.workspace_root.value, sandbox.scope.value);
+    let directories = workspace::Directories {
+        sandbox: workspace::private_directory(root, &row.scope, scope),
+        agent: agent_workspace.to_owned(),
+        workdir: sandbox.docker.workdir.value.clone(),
+    };
+    Layout::plan(sandbox.workspace_access.value, &directories)
+}
+
+/// What a sandbox is made of: an image, or an unpacked one, or nothing but the host's programs.
+fn image(agent: &OfAgent, backend: Backend) -> String {
+    match backend {
+        Backend::Native => {
+            agent.own.native.rootfs.as_ref().map(|rootfs| rootfs.value.clone()).unwrap_or_default()
+        }
+        Backend::Docker | Backend::Ssh | Backend::OpenShell | Backend::Kubernetes => {
+            agent.sandbox.docker.image.value.clone()
+        }
+    }
+}
+
+/// The settings of ours that shape a sandbox.
+pub(crate) fn own_settings(own: &OwnSettings, backend: Backend) -> Vec<(&'static str, String)> {
+    let mut settings = Vec::new();
+    if !own.env_allow.value.is_empty() {
+        settings.push(("envAllow", own.env_allow.value.join(",")));
+    }
+    if backend == Backend::Native {
+        let rootfs = own.native.rootfs.as_ref().map(|rootfs| rootfs.value.clone());
+        settings.extend(rootfs.map(|rootfs| ("rootfs", rootfs)));
+        let require = own.native.require.as_ref().map(|require| require.value.join(","));
+        settings.extend(require.map(|require| ("require", require)));
+    }
+    settings
+}

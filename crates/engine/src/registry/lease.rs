@@ -1,0 +1,121 @@
+//! Leases: one row per call in flight. Taking one and releasing it are the two uses that a call
+//! writes down, so a sandbox is never idle while it works.
+
+use clawpen_rules::timestamp::Moment;
+
+use super::row::{Generation, Holder, Lease, LeaseId, Liveness, State};
+use super::store::{moment, stored, touch};
+use super::{Registry, RegistryError};
+use crate::database::{DatabaseError, Sql};
+
+/// Who takes a lease, and for what.
+#[derive(Debug, Clone, Copy)]
+pub struct Use<'a> {
+    pub holder: &'a Holder,
+    pub call: &'a str,
+    /// Becomes the session that asked last.
+    pub session: Option<&'a str>,
+}
+
+impl Registry<'_> {
+    /// Keeps a sandbox from being removed until the lease is released or its holder is dead.
+    pub fn lease(
+        &self,
+        name: &str,
+        generation: Generation,
+        usage: &Use<'_>,
+        now: &Moment,
+    ) -> Result<LeaseId, RegistryError> {
+        self.change(name, generation, |sql, state| {
+            if state != State::Ready {
+                return Err(RegistryError::WrongState { name: name.to_owned(), state });
+            }
+            touch(sql, name, usage.session, now)?;
+            let Holder { pid, start_time, boot_id, pid_namespace } = usage.holder;
+            sql.run(
+                "INSERT INTO leases (name, call, pid, start_time, boot_id, pid_namespace, since, \
+                 since_boot, since_uptime) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                (
+                    name,
+                    usage.call,
+                    pid,
+                    start_time,
+                    boot_id,
+                    pid_namespace,
+                    stored(now.wall),
+                    now.boot.as_ref().map(|boot| &boot.id),
+                    now.boot.as_ref().map(|boot| boot.millis),
+                ),
+            )?;
+            Ok(LeaseId(sql.last_id()))
+        })
+    }
+
+    /// The call is over. `Ok` also if the lease is gone: the sandbox was removed under it by force.
+    pub fn release(&self, lease: LeaseId, now: &Moment) -> Result<(), RegistryError> {
+        self.database.write(|sql| {
+            let name =
+                sql.first("DELETE FROM leases WHERE id = ?1 RETURNING name", [lease.0], |row| {
+                    row.get::<_, String>(0)
+                })?;
+            if let Some(name) = name {
+                touch(sql, &name, None, now)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The calls in flight in one sandbox.
+    pub fn leases(&self, name: &str) -> Result<Vec<Lease>, RegistryError> {
+        self.database.read(|sql| Ok(of(sql, name)?))
+    }
+
+    /// All calls in flight.
+    pub fn all_leases(&self) -> Result<Vec<Lease>, RegistryError> {
+        self.database.read(|sql| Ok(sql.all("SELECT * FROM leases ORDER BY id", [], lease)?))
+    }
+
+    /// Deletes the leases of dead holders; gives their number.
+    pub fn sweep(&self, liveness: impl Fn(&Holder) -> Liveness) -> Result<usize, RegistryError> {
+        let seen = self.all_leases()?;
+        let dead: Vec<LeaseId> = seen
+            .iter()
+            .filter(|lease| liveness(&lease.holder) == Liveness::Dead)
+            .map(|lease| lease.id)
+            .collect();
+        if dead.is_empty() {
+            return Ok(0);
+        }
+        // The dead stay dead, and an id is never given twice.
+        self.database.write(|sql| {
+            for id in &dead {
+                delete(sql, *id)?;
+            }
+            Ok(dead.len())
+        })
+    }
+}
+
+pub(super) fn of(sql: Sql<'_>, name: &str) -> Result<Vec<Lease>, DatabaseError> {
+    sql.all("SELECT * FROM leases WHERE name = ?1 ORDER BY id", [name], lease)
+}
+
+pub(super) fn delete(sql: Sql<'_>, id: LeaseId) -> Result<(), DatabaseError> {
+    sql.run("DELETE FROM leases WHERE id = ?1", [id.0])?;
+    Ok(())
+}
+
+fn lease(row: &rusqlite::Row<'_>) -> rusqlite::Result<Lease> {
+    Ok(Lease {
+        id: LeaseId(row.get("id")?),
+        name: row.get("name")?,
+        holder: Holder {
+            pid: row.get("pid")?,
+            start_time: row.get("start_time")?,
+            boot_id: row.get("boot_id")?,
+            pid_namespace: row.get("pid_namespace")?,
+        },
+        call: row.get("call")?,
+        since: moment(row, ["since", "since_boot", "since_uptime"])?,
+    })
+}
