@@ -6,7 +6,7 @@
 
 mod apply;
 mod error;
-mod json;
+pub(crate) mod json;
 mod search;
 
 use std::io;
@@ -81,7 +81,7 @@ pub enum Block {
 }
 
 impl Answer {
-    fn text(text: impl Into<String>, details: Value) -> Self {
+    pub(crate) fn text(text: impl Into<String>, details: Value) -> Self {
         Self { content: vec![Block::Text(text.into())], details }
     }
 }

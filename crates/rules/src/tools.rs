@@ -14,10 +14,13 @@
 pub mod arguments;
 pub mod diff;
 pub mod edit;
+pub mod exec;
 pub mod image;
 pub mod listing;
+pub mod output;
 pub mod patch;
 pub mod place;
+pub mod process;
 pub mod read;
 pub mod schema;
 pub mod search;
@@ -62,6 +65,42 @@ impl FileTool {
         match self {
             Self::Write | Self::Edit | Self::ApplyPatch => true,
             Self::Read | Self::List | Self::Grep | Self::Find => false,
+        }
+    }
+}
+
+/// A tool that this build has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BuiltTool {
+    File(FileTool),
+    Exec,
+    Process,
+}
+
+impl BuiltTool {
+    /// Every one, in the order in which they are offered.
+    pub fn all() -> impl Iterator<Item = Self> {
+        [Self::Exec, Self::Process].into_iter().chain(FileTool::ALL.map(Self::File))
+    }
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::File(tool) => tool.as_str(),
+            Self::Exec => "exec",
+            Self::Process => "process",
+        }
+    }
+
+    /// The tool of this name, in normal form; `None` if this build has none.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::all().find(|tool| tool.as_str() == name)
+    }
+
+    /// Whether it changes nothing.
+    pub const fn is_read_only(self) -> bool {
+        match self {
+            Self::File(tool) => !tool.is_writing(),
+            Self::Exec | Self::Process => false,
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Between JSON and the rules: arguments in, JSON Schemas out.
 
-use clawpen_rules::tools::FileTool;
+use clawpen_rules::tools::BuiltTool;
 use clawpen_rules::tools::arguments::Value as Argument;
 use clawpen_rules::tools::schema::{self, Kind, Parameter};
 use serde_json::{Map, Value, json};
 
 /// Arguments as the rules take them. The depth is what the JSON reader let through.
-pub(super) fn arguments(value: &Value) -> Argument {
+pub(crate) fn arguments(value: &Value) -> Argument {
     match value {
         Value::Null => Argument::Null,
         Value::Bool(on) => Argument::Bool(*on),
@@ -21,8 +21,8 @@ pub(super) fn arguments(value: &Value) -> Argument {
 }
 
 /// A tool's JSON Schema, as it is offered to models. Every name of a parameter is in it.
-pub fn schema(tool: FileTool) -> Value {
-    let schema = schema::of(tool);
+pub fn schema(tool: BuiltTool) -> Value {
+    let schema = schema::of_built(tool);
     let mut properties = Map::new();
     for parameter in schema.parameters {
         properties.insert(parameter.name.to_owned(), property(parameter, parameter.description));
@@ -47,6 +47,20 @@ fn property(parameter: &Parameter, description: &str) -> Value {
             json!({ "type": "integer", "minimum": least, "description": description })
         }
         Kind::Switch => json!({ "type": "boolean", "description": description }),
+        Kind::Number => json!({ "type": "number", "description": description }),
+        Kind::Choice(known) => {
+            json!({ "type": "string", "enum": known, "description": description })
+        }
+        Kind::Words => json!({
+            "type": "array",
+            "items": { "type": "string" },
+            "description": description,
+        }),
+        Kind::Variables => json!({
+            "type": "object",
+            "additionalProperties": { "type": "string" },
+            "description": description,
+        }),
         Kind::Edits => {
             let member = |parameter: &Parameter| property(parameter, parameter.description);
             json!({
@@ -65,6 +79,8 @@ fn property(parameter: &Parameter, description: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use clawpen_rules::tools::FileTool;
+
     use super::*;
 
     #[test]
@@ -80,6 +96,7 @@ mod tests {
             },
             "required": ["content"],
         });
+        let schema = |tool| schema(BuiltTool::File(tool));
         assert_eq!(schema(FileTool::Write), expected);
         assert_eq!(schema(FileTool::Read)["properties"]["limit"]["minimum"], 1);
         assert_eq!(

@@ -7,6 +7,12 @@ use super::FileTool;
 use super::edit::Edit;
 use super::schema::{self, Parameter, Schema};
 
+mod commands;
+
+pub use commands::{
+    Aim, ExecCall, Keys, ProcessAction, ProcessCall, Startup, Terminal, parse_exec, parse_process,
+};
+
 /// An argument: what JSON can say.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
@@ -170,11 +176,11 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn finish(self, call: Call) -> Result<Call, BadArguments> {
+    fn finish<T>(self, call: T) -> Result<T, BadArguments> {
         if self.missing.is_empty() {
             return Ok(call);
         }
-        Err(BadArguments::Missing { tool: self.schema.tool.as_str(), names: self.missing })
+        Err(BadArguments::Missing { tool: self.schema.name, names: self.missing })
     }
 
     fn find(&self, name: &str) -> Option<(&'static Parameter, &'a Value)> {
@@ -183,7 +189,7 @@ impl<'a> Reader<'a> {
     }
 
     fn wrong(&self, name: &str, expected: impl Into<String>) -> BadArguments {
-        let tool = self.schema.tool.as_str();
+        let tool = self.schema.name;
         BadArguments::Wrong { tool, name: name.to_owned(), expected: expected.into() }
     }
 
@@ -221,6 +227,10 @@ impl<'a> Reader<'a> {
             schema::Kind::Word
             | schema::Kind::Text
             | schema::Kind::Switch
+            | schema::Kind::Number
+            | schema::Kind::Choice(_)
+            | schema::Kind::Words
+            | schema::Kind::Variables
             | schema::Kind::Edits => 0,
         };
         let number = match value {

@@ -1,12 +1,14 @@
 //! What each tool takes, as data: the arguments are read by it, and JSON Schemas are printed from it.
 
-use super::FileTool;
+use super::{BuiltTool, FileTool};
 use super::{listing, read, search};
+
+mod commands;
 
 /// One tool as it is offered to a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schema {
-    pub tool: FileTool,
+    pub name: &'static str,
     /// What it does, for the model that chooses.
     pub description: &'static str,
     pub parameters: &'static [Parameter],
@@ -35,6 +37,14 @@ pub enum Kind {
         least: u32,
     },
     Switch,
+    /// Any number, also one with a fraction.
+    Number,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A list of texts.
+    Words,
+    /// Texts by name.
+    Variables,
     /// A list of `{oldText, newText}`.
     Edits,
 }
@@ -94,7 +104,7 @@ const DRY_RUN: Parameter =
         .or(&["dry_run"]);
 
 const READ: Schema = Schema {
-    tool: FileTool::Read,
+    name: FileTool::Read.as_str(),
     description: "Reads a file. Text comes by whole lines, at most 2000 lines or 50 KiB a page, with a note on how to \
                   go on; images (jpg, png, gif, webp) come as images.",
     parameters: &[
@@ -108,12 +118,12 @@ const READ: Schema = Schema {
     ],
 };
 const WRITE: Schema = Schema {
-    tool: FileTool::Write,
+    name: FileTool::Write.as_str(),
     description: "Writes a file, in the place of an old one if there is one. Missing directories are made.",
     parameters: &[PATH, Parameter::required("content", Kind::Text, "The whole contents")],
 };
 const EDIT: Schema = Schema {
-    tool: FileTool::Edit,
+    name: FileTool::Edit.as_str(),
     description: "Replaces text in a file. The old text must occur exactly once; several edits are all matched against \
                   the file as it is and must not overlap.",
     parameters: &[
@@ -129,13 +139,13 @@ const EDIT: Schema = Schema {
     ],
 };
 const APPLY_PATCH: Schema = Schema {
-    tool: FileTool::ApplyPatch,
+    name: FileTool::ApplyPatch.as_str(),
     description: "Adds, updates, moves and deletes files by one patch from `*** Begin Patch` to `*** End Patch`. All of \
                   it is applied, or nothing.",
     parameters: &[Parameter::required("input", Kind::Word, "The patch"), DRY_RUN],
 };
 const LIST: Schema = Schema {
-    tool: FileTool::List,
+    name: FileTool::List.as_str(),
     description: "Lists a directory, by name; directories end in `/`.",
     parameters: &[
         Parameter::optional("path", Kind::Word, "The directory; the workspace, if left out")
@@ -144,7 +154,7 @@ const LIST: Schema = Schema {
     ],
 };
 const GREP: Schema = Schema {
-    tool: FileTool::Grep,
+    name: FileTool::Grep.as_str(),
     description: "Searches file contents for a regular expression. Leaves out what .gitignore leaves out, and binary files.",
     parameters: &[
         Parameter::required(
@@ -170,7 +180,7 @@ const GREP: Schema = Schema {
     ],
 };
 const FIND: Schema = Schema {
-    tool: FileTool::Find,
+    name: FileTool::Find.as_str(),
     description: "Finds files by a glob. Leaves out what .gitignore leaves out.",
     parameters: &[
         Parameter::required("pattern", Kind::Word, "Glob, for example `*.rs` or `src/**/test_*`"),
@@ -190,6 +200,15 @@ pub const fn of(tool: FileTool) -> &'static Schema {
         FileTool::List => &LIST,
         FileTool::Grep => &GREP,
         FileTool::Find => &FIND,
+    }
+}
+
+/// The schema of any tool.
+pub const fn of_built(tool: BuiltTool) -> &'static Schema {
+    match tool {
+        BuiltTool::File(tool) => of(tool),
+        BuiltTool::Exec => &commands::EXEC,
+        BuiltTool::Process => &commands::PROCESS,
     }
 }
 
@@ -219,14 +238,14 @@ mod tests {
             let schema = of(tool);
             let required = schema.parameters.iter().filter(|one| one.is_required_by_name());
             assert_eq!(required.map(|one| one.name).collect::<Vec<_>>(), expected);
-            assert_eq!(schema.tool, tool);
+            assert_eq!(schema.name, tool.as_str());
         }
     }
 
     #[test]
     fn no_name_means_two_things() {
-        for tool in FileTool::ALL {
-            let parameters = of(tool).parameters;
+        for tool in BuiltTool::all() {
+            let parameters = of_built(tool).parameters;
             let names = parameters.iter().flat_map(|one| one.aliases.iter().chain([&one.name]));
             let mut seen = BTreeSet::new();
             assert!(names.into_iter().all(|name| seen.insert(*name)), "{}", tool.as_str());
