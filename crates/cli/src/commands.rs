@@ -10,6 +10,7 @@ pub(crate) mod explain;
 pub(crate) mod fs;
 pub(crate) mod live;
 pub(crate) mod manual;
+pub(crate) mod mcp;
 pub(crate) mod processes;
 pub(crate) mod repair;
 pub(crate) mod reseed;
@@ -73,6 +74,10 @@ pub(crate) enum CommandError {
     Database(#[from] DatabaseError),
     #[error(transparent)]
     Audit(#[from] AuditError),
+    #[error(transparent)]
+    Door(#[from] clawpen_gateway::mcp::run::DoorError),
+    #[error(transparent)]
+    Token(#[from] clawpen_gateway::mcp::http::token::TokenError),
     #[error("cannot print the result")]
     Print(#[from] std::io::Error),
     #[error("{what}")]

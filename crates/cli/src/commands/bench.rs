@@ -6,6 +6,7 @@
 
 mod docker;
 mod jobs;
+mod mcp;
 mod numbers;
 mod rivals;
 
@@ -69,6 +70,8 @@ enum BenchError {
     },
     #[error("`true` ended with something else than success")]
     NotTrue,
+    #[error("a tool call failed: {0}")]
+    Tool(String),
     #[error("a thread of the benchmark failed")]
     Thread,
 }

@@ -22,7 +22,11 @@ const FILE_BYTES: usize = 4096;
 const COLD_SHARE: usize = 2;
 pub(super) fn all(args: &BenchArgs, output: &Output) -> Result<Vec<Row>, BenchError> {
     let store = config_store::open()?;
-    let wants = |job: &str| args.only.is_empty() || args.only.iter().any(|only| only == job);
+    let wants = |job: &str| match (args.mcp, args.only.is_empty()) {
+        (true, _) => job == "mcp",
+        (false, true) => true,
+        (false, false) => args.only.iter().any(|only| only == job),
+    };
     let bench = Bench { store, engines: Engines::default(), rounds: args.rounds.max(1) };
     let mut rows = Vec::new();
     if wants("create") {
@@ -36,6 +40,10 @@ pub(super) fn all(args: &BenchArgs, output: &Output) -> Result<Vec<Row>, BenchEr
     if wants("files") {
         output.status("files");
         rows.extend(bench.files()?);
+    }
+    if wants("mcp") {
+        output.status("mcp");
+        rows.extend(bench.mcp()?);
     }
     if wants("docker") {
         output.status("docker");
