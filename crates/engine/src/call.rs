@@ -18,6 +18,7 @@ mod host;
 mod manage;
 mod policy;
 mod process;
+mod ready;
 mod record;
 mod runs;
 mod stop;

@@ -107,6 +107,15 @@ pub struct HostAnswer {
 /// Answers a question about a command.
 pub fn ask(store: &Store, question: &CommandQuestion<'_>) -> Result<CommandAnswer, QuestionError> {
     let explanation = explain::explain(store, &question.who)?;
+    ask_about(store, explanation, question)
+}
+
+/// The same about a session that was explained already.
+pub(crate) fn ask_about(
+    store: &Store,
+    explanation: Explanation,
+    question: &CommandQuestion<'_>,
+) -> Result<CommandAnswer, QuestionError> {
     let config = &store.loaded.config;
     let agent = explanation.session.agent().clone();
     let workspace = store.locations.agent_workspace(config, &agent);

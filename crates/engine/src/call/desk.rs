@@ -5,8 +5,8 @@
 //!                          └ closed: rule, place and the smallest change; recorded, nothing runs
 //! ```
 //!
-//! Takes a tool's name and its arguments as JSON; gives what the model sees, or a reason. Config and session are read
-//! anew for every call: a policy that was tightened holds for the next one. Decides nothing itself.
+//! Takes a tool's name and its arguments as JSON; gives what the model sees, or a reason. A config that was changed
+//! holds for the next call. Decides nothing itself.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -15,15 +15,17 @@ use clawpen_rules::config::Config;
 use clawpen_rules::elevated::Sender;
 use clawpen_rules::ids::AgentId;
 use clawpen_rules::session::key::SessionKey;
+use clawpen_rules::tool_policy::Layers;
 use clawpen_rules::tools::place::Reach;
 use clawpen_rules::tools::{BuiltTool, FileTool};
 use clawpen_wire::supervisor::{FileKind, Listing, Place};
 use serde_json::Value;
 
 use super::failure::ToolCallError;
+use super::ready::{Missing, Ready, Sessions};
 use super::runs::Runs;
 use super::stop::Stop;
-use super::{About, Keeping, Prepared, Tally, Target, exec, policy, prepare, process, record};
+use super::{About, Keeping, Prepared, Tally, Target, exec, policy, process, record};
 use crate::audit::{Door, Verdict};
 use crate::config_store::{self, Store};
 use crate::tools::{Answer, Settings, ToolError, Tools};
@@ -90,6 +92,7 @@ pub struct Desk {
     door: Door,
     /// A database connection serves one thread at a time.
     yards: Mutex<Vec<Yard>>,
+    sessions: Sessions,
     runs: Runs,
 }
 
@@ -106,6 +109,7 @@ pub(super) struct Turn<'a> {
     pub(super) store: &'a Store,
     pub(super) yard: &'a Yard,
     pub(super) prepared: &'a Prepared,
+    pub(super) layers: &'a Layers,
     pub(super) runs: &'a Runs,
     pub(super) door: Door,
 }
@@ -166,26 +170,32 @@ impl Desk {
     }
 
     fn with(config: ConfigPlace, door: Door) -> Self {
-        Self { config, door, yards: Mutex::default(), runs: Runs::default() }
+        Self {
+            config,
+            door,
+            yards: Mutex::default(),
+            sessions: Sessions::default(),
+            runs: Runs::default(),
+        }
     }
 
     /// The tools that a session is offered.
     pub fn offered(&self, who: &Who) -> Result<Vec<BuiltTool>, ToolCallError> {
-        let store = self.store()?;
-        let prepared = prepare(&store, &who.target())?;
-        Ok(policy::offered(&policy::layers(&store, &prepared)))
+        match self.sessions.get(who, || self.store()) {
+            Ok(ready) => Ok(policy::offered(&ready.layers)),
+            Err(Missing::Config(error)) => Err(error),
+            Err(Missing::Session(_, error)) => Err(error.into()),
+        }
     }
 
     /// Carries out one call.
     pub fn call(&self, who: &Who, request: &mut ToolRequest<'_>) -> Result<Answer, ToolCallError> {
-        let store = self.store()?;
-        self.at(who, &store, |turn| turn.call(request))
+        self.at(who, |turn| turn.call(request))
     }
 
     /// The files at the top of the workspace, for those who may list it.
     pub fn files(&self, who: &Who, most: usize) -> Result<Vec<String>, ToolCallError> {
-        let store = self.store()?;
-        self.at(who, &store, |turn| {
+        self.at(who, |turn| {
             turn.admit(FileTool::List)?;
             let top = Place::Below { root: 0, path: ".".into() };
             let done = super::run(turn.yard, turn.prepared, &turn.about("ls"), |open, _| {
@@ -201,8 +211,7 @@ impl Desk {
 
     /// A file of the workspace as it is, for those who may read it. `None` if it is larger than `most`.
     pub fn file(&self, who: &Who, path: &str, most: u64) -> Result<Option<Vec<u8>>, ToolCallError> {
-        let store = self.store()?;
-        self.at(who, &store, |turn| {
+        self.at(who, |turn| {
             turn.admit(FileTool::Read)?;
             let place = Place::Below { root: 0, path: path.into() };
             let done = super::run(turn.yard, turn.prepared, &turn.about("read"), |open, tally| {
@@ -262,27 +271,28 @@ impl Desk {
     fn at<T>(
         &self,
         who: &Who,
-        store: &Store,
         job: impl FnOnce(&Turn<'_>) -> Result<T, ToolCallError>,
     ) -> Result<T, ToolCallError> {
-        let about = About { door: self.door, tool: "session", keeping: Keeping::Scope };
-        self.with_yard(store, |yard| match prepare(store, &who.target()) {
-            Ok(prepared) => {
-                let (runs, door) = (&self.runs, self.door);
-                job(&Turn { who, store, yard, prepared: &prepared, runs, door })
+        let ready = match self.sessions.get(who, || self.store()) {
+            Ok(ready) => ready,
+            Err(Missing::Config(error)) => return Err(error),
+            Err(Missing::Session(store, error)) => {
+                let about = About { door: self.door, tool: "session", keeping: Keeping::Scope };
+                return self.with_yard(&store, |yard| {
+                    super::record_refusal(yard, &who.target(), &about, &error)?;
+                    Err(error.into())
+                });
             }
-            Err(error) => {
-                super::record_refusal(yard, &who.target(), &about, &error)?;
-                Err(error.into())
-            }
-        })
+        };
+        let Ready { store, prepared, layers, .. } = &*ready;
+        let (runs, door) = (&self.runs, self.door);
+        self.with_yard(store, |yard| job(&Turn { who, store, yard, prepared, layers, runs, door }))
     }
 }
 
 impl Turn<'_> {
     fn admit(&self, tool: FileTool) -> Result<(), ToolCallError> {
-        let layers = policy::layers(self.store, self.prepared);
-        match policy::admit(tool.as_str(), &layers, (self.store, self.prepared)) {
+        match policy::admit(tool.as_str(), self.layers, (self.store, self.prepared)) {
             Ok(_) => Ok(()),
             Err(error) => {
                 self.stopped(tool.as_str(), &error)?;
@@ -292,8 +302,7 @@ impl Turn<'_> {
     }
 
     fn call(&self, request: &mut ToolRequest<'_>) -> Result<Answer, ToolCallError> {
-        let layers = policy::layers(self.store, self.prepared);
-        let tool = match policy::admit(request.tool, &layers, (self.store, self.prepared)) {
+        let tool = match policy::admit(request.tool, self.layers, (self.store, self.prepared)) {
             Ok(tool) => tool,
             Err(error) => {
                 self.stopped(request.tool, &error)?;
@@ -307,7 +316,7 @@ impl Turn<'_> {
         }
         match tool {
             BuiltTool::File(tool) => self.file_tool(tool, request.arguments),
-            BuiltTool::Exec => exec::run(self, &layers, request),
+            BuiltTool::Exec => exec::run(self, request),
             BuiltTool::Process => process::run(self, request),
         }
     }

@@ -14,7 +14,6 @@ use clawpen_rules::container::exec::{Elevation as Unelevated, ExecPlace, ExecReq
 use clawpen_rules::elevated;
 use clawpen_rules::elevated::level::{self, ChosenLevel, Elevation};
 use clawpen_rules::posix;
-use clawpen_rules::tool_policy::Layers;
 use clawpen_rules::tools::BuiltTool;
 use clawpen_rules::tools::arguments::{self, ExecCall, Terminal};
 use clawpen_rules::tools::exec::{self as rules, Background, Ended, Times, Timing};
@@ -48,11 +47,7 @@ const SCREEN: TtySize = TtySize { rows: 30, columns: 120 };
 /// What a shell finds its programs by before profile and config add to it.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-pub(super) fn run(
-    turn: &Turn<'_>,
-    layers: &Layers,
-    request: &mut ToolRequest<'_>,
-) -> Result<Answer, ToolCallError> {
+pub(super) fn run(turn: &Turn<'_>, request: &mut ToolRequest<'_>) -> Result<Answer, ToolCallError> {
     let refused = |error: ToolCallError| match turn.stopped("exec", &error) {
         Ok(()) => error,
         Err(unrecorded) => unrecorded,
@@ -61,6 +56,7 @@ pub(super) fn run(
         .map_err(|error| refused(error.into()))?;
     let elevation = elevation(turn, &call).map_err(|error| refused(error.into()))?;
     let workdir = call.workdir.as_deref().filter(|path| path.starts_with('/'));
+    let explanation = turn.prepared.explanation.clone();
     let question = CommandQuestion {
         text: &call.command,
         cwd: workdir,
@@ -76,12 +72,10 @@ pub(super) fn run(
             door: DoorSandbox::Always,
         },
     };
-    let answer =
-        exec_question::ask(turn.store, &question).map_err(|error| refused(error.into()))?;
+    let answer = exec_question::ask_about(turn.store, explanation, &question)
+        .map_err(|error| refused(error.into()))?;
     match answer.outcome {
-        Outcome::Sandbox { asks: InSandbox::Run { .. }, .. } => {
-            in_sandbox(turn, &call, layers, request)
-        }
+        Outcome::Sandbox { asks: InSandbox::Run { .. }, .. } => in_sandbox(turn, &call, request),
         Outcome::Sandbox { asks: asks @ InSandbox::Ask { .. }, .. } => {
             let needed = NeedsApproval {
                 command: call.command.clone(),
@@ -91,7 +85,7 @@ pub(super) fn run(
                 changes: Vec::new(),
             };
             ask::ask(needed).map_err(refused)?;
-            in_sandbox(turn, &call, layers, request)
+            in_sandbox(turn, &call, request)
         }
         Outcome::ToolClosed { reason, changes } => {
             Err(refused(ToolCallError::Denied(with_changes(reason, &changes))))
@@ -140,7 +134,7 @@ struct Planned {
     timing: Timing,
 }
 
-fn plan(turn: &Turn<'_>, call: &ExecCall, layers: &Layers) -> Result<Planned, ToolCallError> {
+fn plan(turn: &Turn<'_>, call: &ExecCall) -> Result<Planned, ToolCallError> {
     let explanation = &turn.prepared.explanation;
     let layout = &explanation.runtime.layout;
     let workdir = call.workdir.as_deref().map(|asked| posix::resolve(layout.workdir(), asked));
@@ -161,7 +155,7 @@ fn plan(turn: &Turn<'_>, call: &ExecCall, layers: &Layers) -> Result<Planned, To
         path_prepend: settings.path_prepend.iter().map(String::as_str).collect(),
     };
     let spec = ExecSpec::plan(&request, &place, &RealFiles)?;
-    let background = if policy::is_open(layers, BuiltTool::Process) {
+    let background = if policy::is_open(turn.layers, BuiltTool::Process) {
         Background::Possible
     } else {
         Background::Closed
@@ -198,10 +192,9 @@ fn variable(name: &str, value: &str) -> EnvVar {
 fn in_sandbox(
     turn: &Turn<'_>,
     call: &ExecCall,
-    layers: &Layers,
     request: &mut ToolRequest<'_>,
 ) -> Result<Answer, ToolCallError> {
-    let planned = match plan(turn, call, layers) {
+    let planned = match plan(turn, call) {
         Ok(planned) => planned,
         Err(error) => {
             turn.stopped("exec", &error)?;
