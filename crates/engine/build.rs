@@ -1,6 +1,7 @@
-//! Builds the supervisor as a static binary and leaves it where `supervisor_image.rs` embeds it.
+//! Builds the programs that run in sandboxes as static binaries and leaves them where they are embedded: the
+//! supervisor (`supervisor_image.rs`) and the searching program (`tools/search.rs`).
 //!
-//! A nested `cargo build` with a target directory of its own: the supervisor must be static (it runs
+//! A nested `cargo build` with a target directory of its own: they must be static (they run
 //! in images without a libc), while `crt-static` without an explicit `--target` would also hit the
 //! proc-macros of this workspace. The flags of the outer build are not passed on: they were chosen for
 //! a different binary (coverage, sanitizers, a linter standing in for the compiler).
@@ -10,8 +11,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the supervisor is made of; a change in any of these builds it again.
+/// What is embedded.
+const PROGRAMS: &[&str] = &["clawpen-supervisor", "clawpen-search"];
+/// What they are made of; a change in any of these builds them again.
 const SOURCES: &[&str] = &[
+    "search/src",
+    "search/Cargo.toml",
     "supervisor/src",
     "supervisor/Cargo.toml",
     "os/src",
@@ -39,12 +44,14 @@ fn main() {
     let nested = out.join("supervisor-target");
     let status = supervisor_build(&crates, &nested, &target)
         .status()
-        .unwrap_or_else(|error| panic!("cannot start cargo for the supervisor: {error}"));
-    assert!(status.success(), "the supervisor did not build; see the messages above");
+        .unwrap_or_else(|error| panic!("cannot start cargo for the embedded programs: {error}"));
+    assert!(status.success(), "the embedded programs did not build; see the messages above");
 
-    let built = nested.join(target).join("supervisor/clawpen-supervisor");
-    std::fs::copy(&built, out.join("clawpen-supervisor"))
-        .unwrap_or_else(|error| panic!("cannot copy `{}`: {error}", built.display()));
+    for program in PROGRAMS {
+        let built = nested.join(&target).join("supervisor").join(program);
+        std::fs::copy(&built, out.join(program))
+            .unwrap_or_else(|error| panic!("cannot copy `{}`: {error}", built.display()));
+    }
 }
 
 fn supervisor_build(crates: &Path, nested: &Path, target: &OsString) -> Command {
@@ -63,6 +70,8 @@ fn supervisor_build(crates: &Path, nested: &Path, target: &OsString) -> Command 
             "--quiet",
             "--package",
             "clawpen-supervisor",
+            "--package",
+            "clawpen-search",
             "--profile",
             "supervisor",
             "--target",
@@ -71,7 +80,7 @@ fn supervisor_build(crates: &Path, nested: &Path, target: &OsString) -> Command 
         .arg("--target-dir")
         .arg(nested);
     if env::var_os("CARGO_FEATURE_FAULT_SWITCHES").is_some() {
-        cargo.args(["--features", "fault-switches"]);
+        cargo.args(["--features", "clawpen-supervisor/fault-switches"]);
     }
     cargo
 }

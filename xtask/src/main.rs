@@ -10,6 +10,7 @@ mod check;
 mod ci;
 mod docs;
 mod fuzz;
+mod mcp_clients;
 mod replay;
 mod services;
 mod soak;
@@ -28,6 +29,7 @@ cargo xtask <command>
   check                                 what a commit must pass: format, lints, tidy, unit tests, corpus
   ci                                    check, every test, recorded rows, 15 s of fuzzing per target
   test [ARGS]                           every test; ARGS go to the runner (a name runs only what matches)
+  test mcp [ARGS]                       the MCP door with the official clients, which are installed into the target directory
   test docker|native|escape|faults [ARGS]
                                         one suite against real services (root installs what is missing)
   services [COMMAND…]                   a command, or a shell, while those services run

@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Result, bail};
 
+use crate::mcp_clients::Clients;
 use crate::services::Services;
 use crate::tools::{cargo, root, run as run_command, works};
 
@@ -33,6 +34,12 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
         result?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some((suite, rest)) = args.split_first()
+        && suite == "mcp"
+    {
+        mcp(rest)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     run_command(runner().arg("--workspace").args(args))?;
     if args.is_empty() {
         documentation()?;
@@ -44,7 +51,17 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
 pub(crate) fn with_services(services: &Services, args: &[String]) -> Result<()> {
     // Tests start the real programs, and a test build does not make those.
     run_command(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
-    run_command(services.known_to(runner().arg("--workspace").args(args)))
+    let clients = Clients::install()?;
+    run_command(services.known_to(clients.known_to(runner().arg("--workspace").args(args))))
+}
+
+/// The MCP door, with real clients in processes of their own. Needs no service.
+fn mcp(args: &[String]) -> Result<()> {
+    let clients = Clients::install()?;
+    run_command(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
+    let mut tests = runner();
+    tests.args(["-p", "clawpen-tests", "--test", "mcp"]).args(args);
+    run_command(clients.known_to(&mut tests))
 }
 
 /// The tests that leave protections out and kill processes at named moments, which no build that

@@ -3,6 +3,7 @@
 pub(crate) mod approvals;
 mod audit;
 pub(crate) mod lifecycle;
+pub(crate) mod mcp;
 
 pub(crate) use audit::AuditArgs;
 
@@ -22,6 +23,7 @@ use clawpen_wire::supervisor::Parents;
 #[command(after_help = "Start here:\n  \
     clawpen exec -- sh -c 'id; ls /'   run something in a sandbox\n  \
     clawpen sandbox explain            what is in force, and where it comes from\n  \
+    clawpen mcp install claude         let Claude Code use it (or codex, cursor, vscode)\n  \
     clawpen doctor                     what this machine offers, and what is missing\n  \
     clawpen why tool exec              may a tool be called, and what would change that\n  \
     clawpen why command \"git status\"   may a command run, or must a person be asked\n  \
@@ -54,6 +56,9 @@ pub(crate) enum Command {
     Audit(AuditArgs),
     /// Measure sandboxes on this machine beside bwrap, docker and a plain process
     Bench(BenchArgs),
+    /// Let an agent use the sandbox over MCP: on standard input and output, or over HTTP
+    #[command(args_conflicts_with_subcommands = true)]
+    Mcp(mcp::McpArgs),
     /// Sandboxes: what is in force for a session
     #[command(subcommand, arg_required_else_help = true)]
     Sandbox(SandboxCommand),
@@ -448,9 +453,12 @@ pub(crate) struct BenchArgs {
     /// Only what this backend does: native or docker; without it, both
     #[arg(long, value_name = "NAME", value_parser = ["native", "docker"])]
     pub backend: Option<String>,
-    /// Only these jobs: create, exec, files, pens, state, workspace (native), docker, containers
+    /// Only these jobs: create, exec, files, pens, state, workspace, mcp (native), docker, containers
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub only: Vec<String>,
+    /// Only tool calls over MCP, beside the same calls at the engine
+    #[arg(long, conflicts_with = "only")]
+    pub mcp: bool,
     /// How often each quick job is measured
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub rounds: usize,

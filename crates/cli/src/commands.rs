@@ -11,6 +11,7 @@ pub(crate) mod fs;
 pub(crate) mod image;
 pub(crate) mod live;
 pub(crate) mod manual;
+pub(crate) mod mcp;
 pub(crate) mod processes;
 pub(crate) mod repair;
 pub(crate) mod reseed;
@@ -97,6 +98,10 @@ pub(crate) enum CommandError {
     Socket(#[from] SocketError),
     #[error(transparent)]
     Signature(#[from] SignatureError),
+    #[error(transparent)]
+    Door(#[from] clawpen_gateway::mcp::run::DoorError),
+    #[error(transparent)]
+    Token(#[from] clawpen_gateway::mcp::http::token::TokenError),
     #[error("cannot print the result")]
     Print(#[from] std::io::Error),
     #[error("{what}")]

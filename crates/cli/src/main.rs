@@ -64,6 +64,7 @@ fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
         Command::Doctor(args) if args.repair => commands::repair::run(&args, output),
         Command::Image(command) => commands::image::run(&command, output),
         Command::Doctor(args) => commands::doctor::run(&args, output),
+        Command::Mcp(args) => commands::mcp::run(&args, output),
         Command::Audit(args) => commands::audit::run(&args, output),
         Command::Bench(args) => commands::bench::run(&args, output),
         Command::Sandbox(SandboxCommand::Explain(args)) => commands::explain::run(&args, output),

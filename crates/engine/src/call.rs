@@ -7,9 +7,21 @@
 //!
 //! Every verdict comes from `rules`; this looks facts up, makes directories and calls the backend.
 //! Nothing falls back: a session that was to get a sandbox gets it or an error. What runs in the
-//! sandbox goes through its channel.
+//! sandbox goes through its channel. A tool that an agent calls comes in through [`Desk::call`], which asks the tool
+//! policy and the exec rules first.
 
+mod ask;
+mod desk;
+mod exec;
+mod failure;
+mod host;
+mod manage;
+mod policy;
+mod process;
+mod ready;
 mod record;
+mod runs;
+mod stop;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -43,6 +55,10 @@ use crate::random;
 use crate::registry::{Identity, Kind, NewRow, Row};
 use crate::workspaces::{self, Ready, Released, WorkspaceError, Workspaces};
 use crate::yard::Yard;
+
+pub use desk::{Desk, Quiet, ToolRequest, Watch, Who};
+pub use failure::{NeedsApproval, ToolCallError};
+pub use stop::Stop;
 
 pub use record::{About, Counted, Tally, refusal as record_refusal};
 

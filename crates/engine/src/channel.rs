@@ -11,6 +11,7 @@
 //!
 //! Never decides what may be run or touched: by the time a call arrives here, that was decided.
 
+mod batch;
 mod error;
 mod exec;
 mod files;
@@ -26,6 +27,7 @@ use clawpen_wire::supervisor::{
     Request, VERSION, Welcome,
 };
 
+pub use batch::{BatchOutcome, FileWrite, Move};
 pub use error::{CallError, ConnectError, Failure, Violation};
 pub use exec::{AttachEnd, Captured, Command, ExecIo, Input, Order};
 pub use files::{Listed, WriteOptions};
@@ -183,12 +185,21 @@ impl Channel {
         &mut self,
         call: impl FnOnce(&mut Link, u32) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
+        self.run_several(1, call)
+    }
+
+    /// The same for a call that needs `count` numbers, the first of which it is given.
+    fn run_several<T>(
+        &mut self,
+        count: u32,
+        call: impl FnOnce(&mut Link, u32) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
         if self.broken {
             return Err(CallError::Broken);
         }
         let channel = self.next;
         // Four thousand million calls later the numbers are used up; a new connection has more.
-        self.next = channel.checked_add(1).ok_or(CallError::Broken)?;
+        self.next = channel.checked_add(count).ok_or(CallError::Broken)?;
         let result = call(&mut self.link, channel);
         self.broken = result.as_ref().is_err_and(CallError::breaks_connection);
         self.link.settle();

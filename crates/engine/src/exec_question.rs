@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use clawpen_rules::approval::always;
+use clawpen_rules::approval::environment::EnvironmentRefused;
 use clawpen_rules::approval::file::{
     AgentKey, ApprovalsFile, Entry, FilePolicy, FileRefused, NewEntry,
 };
@@ -39,6 +40,36 @@ pub struct CommandQuestion<'a> {
     /// Absolute; without it the agent's workspace.
     pub cwd: Option<&'a str>,
     pub who: Question<'a>,
+    pub call: CallFacts<'a>,
+}
+
+/// What a call itself says, beside its text. Somebody who only asks says nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct CallFacts<'a> {
+    /// Host, security and ask as the call wants them.
+    pub wishes: Wishes,
+    pub elevation: &'a Elevation,
+    /// Variables that the call wants to set.
+    pub overrides: &'a [(String, String)],
+    pub door: DoorSandbox,
+}
+
+/// Whether a door has sandboxes only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DoorSandbox {
+    /// The session's mode counts.
+    AsConfigured,
+    /// Whoever comes in by it acts in the session's sandbox, whatever the mode says.
+    Always,
+}
+
+impl Default for CallFacts<'_> {
+    fn default() -> Self {
+        // Whoever asks here sent no message, so no list can name them.
+        let elevation = &Elevation::Off;
+        let door = DoorSandbox::AsConfigured;
+        Self { wishes: Wishes::default(), elevation, overrides: &[], door }
+    }
 }
 
 /// What would happen.
@@ -81,6 +112,15 @@ pub struct HostAnswer {
 /// Answers a question about a command.
 pub fn ask(store: &Store, question: &CommandQuestion<'_>) -> Result<CommandAnswer, QuestionError> {
     let explanation = explain::explain(store, &question.who)?;
+    ask_about(store, explanation, question)
+}
+
+/// The same about a session that was explained already.
+pub(crate) fn ask_about(
+    store: &Store,
+    explanation: Explanation,
+    question: &CommandQuestion<'_>,
+) -> Result<CommandAnswer, QuestionError> {
     let config = &store.loaded.config;
     let agent = explanation.session.agent().clone();
     let workspace = store.locations.agent_workspace(config, &agent);
@@ -91,7 +131,8 @@ pub fn ask(store: &Store, question: &CommandQuestion<'_>) -> Result<CommandAnswe
     let key = AgentKey::of(&agent);
     let approvals = ApprovalsStore::of_home(&store.locations.home).read().map(|seen| seen.file);
     let policy = approvals.as_ref().map(|file| file.policy(&key));
-    let outcome = match host(store, &explanation, policy.as_ref().map_err(|refused| *refused)) {
+    let approved = policy.as_ref().map_err(|refused| *refused);
+    let outcome = match host(store, &explanation, approved, &question.call) {
         ExecDecision::Sandbox(exec) => {
             let asks = in_sandbox::decide(&exec, &store.loaded.own.resolve(&agent).ask_in_sandbox);
             Outcome::Sandbox { exec, asks }
@@ -104,7 +145,7 @@ pub fn ask(store: &Store, question: &CommandQuestion<'_>) -> Result<CommandAnswe
             // The decision was made from a file that could be read.
             let file = approvals.unwrap_or_else(|_| ApprovalsFile::empty());
             let subject = Subject { store, explanation: &explanation, file: &file, key: &key };
-            Outcome::Host(Box::new(on_host(&subject, question.text, &cwd, policy)))
+            Outcome::Host(Box::new(on_host(&subject, question, &cwd, policy)?))
         }
     };
     Ok(CommandAnswer { explanation, cwd, outcome })
@@ -141,7 +182,7 @@ fn tool_closed(explanation: &Explanation) -> Option<Outcome> {
 /// file has no say in that.
 pub(crate) fn placement_notes(store: &Store, explanation: &Explanation) -> Vec<String> {
     let policy = ApprovalsFile::empty().policy(&AgentKey::of(explanation.session.agent()));
-    match host(store, explanation, Ok(&policy)) {
+    match host(store, explanation, Ok(&policy), &CallFacts::default()) {
         ExecDecision::Sandbox(exec) => {
             let own = store.loaded.own.resolve(explanation.session.agent());
             match in_sandbox::decide(&exec, &own.ask_in_sandbox) {
@@ -158,23 +199,25 @@ fn host(
     store: &Store,
     explanation: &Explanation,
     approvals: Result<&FilePolicy, &FileRefused>,
+    call: &CallFacts<'_>,
 ) -> ExecDecision {
     let config = &store.loaded.config;
     let session = &explanation.session;
     let record = store.locations.session_store(config, session.agent());
     let stored = session.key().map(|key| session_store::exec_wishes(Path::new(&record), key));
-    let sandbox =
-        if explanation.is_sandboxed() { SessionSandbox::Required } else { SessionSandbox::None };
-    let none = Wishes::default();
+    let sandbox = match call.door {
+        DoorSandbox::Always => SessionSandbox::Required,
+        DoorSandbox::AsConfigured if explanation.is_sandboxed() => SessionSandbox::Required,
+        DoorSandbox::AsConfigured => SessionSandbox::None,
+    };
     exec_host::decide(&Situation {
         config,
         agent: session.agent(),
         sandbox,
-        message: none,
+        message: Wishes::default(),
         session: stored.unwrap_or_default(),
-        request: none,
-        // Whoever asks here sent no message, so no list can name them.
-        elevation: &Elevation::Off,
+        request: call.wishes,
+        elevation: call.elevation,
         approvals,
     })
 }
@@ -187,12 +230,18 @@ struct Subject<'a> {
     key: &'a AgentKey,
 }
 
-fn on_host(subject: &Subject<'_>, text: &str, cwd: &str, policy: HostExec) -> HostAnswer {
+fn on_host(
+    subject: &Subject<'_>,
+    question: &CommandQuestion<'_>,
+    cwd: &str,
+    policy: HostExec,
+) -> Result<HostAnswer, EnvironmentRefused> {
+    let text = question.text;
     let Subject { store, explanation, file, key } = subject;
     let home = store.locations.home.as_str();
     let settings = ExecSettings::resolve(&store.loaded.config, explanation.session.agent());
     let writers = writers_of(store, explanation);
-    let environment = host_environment(&settings, &writers);
+    let environment = host_environment(&settings, &writers, question.call.overrides)?;
     let programs = RealPrograms::new(writers);
     let listed: Vec<(&Entry, _)> = file
         .allowlist(key)
@@ -217,7 +266,7 @@ fn on_host(subject: &Subject<'_>, text: &str, cwd: &str, policy: HostExec) -> Ho
         Decision::Ask(_) => always::entries(&policy, &findings, settings.inline, &programs),
         Decision::Run(_) | Decision::Refuse(_) => Vec::new(),
     };
-    HostAnswer {
+    Ok(HostAnswer {
         remember,
         covered_by: covered_by.collect(),
         frozen: run_form::freeze(&policy, &findings, &request, &programs),
@@ -226,7 +275,7 @@ fn on_host(subject: &Subject<'_>, text: &str, cwd: &str, policy: HostExec) -> Ho
         decision,
         findings,
         policy,
-    }
+    })
 }
 
 /// The programs of this machine, as a session's agent could change them.
@@ -243,24 +292,27 @@ fn writers_of(store: &Store, explanation: &Explanation) -> Writers {
 
 /// The environment that a command would get: this process' own stands for the gateway's. Directories
 /// that agents write are no place to find programs in, for us or for what we start.
-fn host_environment(settings: &ExecSettings, writers: &Writers) -> BTreeMap<String, String> {
+fn host_environment(
+    settings: &ExecSettings,
+    writers: &Writers,
+    overrides: &[(String, String)],
+) -> Result<BTreeMap<String, String>, EnvironmentRefused> {
     let own = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let parts = environment::Parts {
         inherited: &own.collect(),
-        overrides: &BTreeMap::new(),
+        overrides: &overrides.iter().cloned().collect(),
         operator_allows: &[],
         path_prepend: &settings.path_prepend,
     };
-    // Nothing is overridden, so nothing can be refused; without an environment no program is found.
-    let mut environment = environment::decide(&parts).unwrap_or_default();
+    let mut environment = environment::decide(&parts)?;
     if let Some(path) = environment.get_mut("PATH") {
         let kept = path.split(':').filter(|directory| {
             directory.starts_with('/') && !writers.is_agent_directory(directory)
         });
         *path = kept.collect::<Vec<_>>().join(":");
     }
-    environment
+    Ok(environment)
 }
 
 /// Who could change programs: this user, and agents in their own directories.

@@ -5,6 +5,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use clawpen_rules::approval::environment::EnvironmentRefused;
 use clawpen_rules::config::locate::shorten_home;
 use clawpen_rules::config::sandbox::{Owner, WorkspaceAccess};
 use clawpen_rules::config::setting::{Layer, Origin, Setting};
@@ -42,6 +43,9 @@ pub enum QuestionError {
     Mismatch(#[from] AgentMismatch),
     #[error(transparent)]
     Explain(#[from] ExplainError),
+    /// A call wants to set a variable that no call may set on the host.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentRefused),
 }
 
 /// Explains a session under the config of `store`.

@@ -33,6 +33,7 @@ pub mod seccomp;
 pub mod session_store;
 pub mod supervisor_image;
 pub mod terminal;
+pub mod tools;
 pub mod transfer;
 pub mod workspaces;
 pub mod yard;

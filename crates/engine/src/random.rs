@@ -25,9 +25,14 @@ pub(crate) fn short_id() -> String {
     format!("{:016x}", RandomState::new().hash_one(0_u64))
 }
 
+/// A number for choosing among names.
+pub(crate) fn number() -> u64 {
+    RandomState::new().hash_one(1_u64)
+}
+
 /// 24 bytes as base64url, as the reference makes them. This one is a secret: it comes from the kernel
 /// or not at all.
-pub(crate) fn token() -> io::Result<String> {
+pub fn token() -> io::Result<String> {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut token = String::with_capacity(32);
     let mut bytes = [0; 24];

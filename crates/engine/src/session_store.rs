@@ -7,6 +7,7 @@ use std::io::{BufReader, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use clawpen_rules::elevated::level::Level;
 use clawpen_rules::exec_host::{Ask, HostWish, Security, Wishes};
 use clawpen_rules::session::key::SessionKey;
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
@@ -42,6 +43,15 @@ pub fn exec_wishes(store: &Path, session: &SessionKey) -> Wishes {
         security: text("execSecurity")
             .map(|word| Security::parse(&word).unwrap_or(Security::STRICTEST)),
         ask: text("execAsk").map(|word| Ask::parse(&word).unwrap_or(Ask::STRICTEST)),
+    }
+}
+
+/// The level of elevated that a session's record sets. A word that is none of ours is `off`.
+pub fn elevated_level(store: &Path, session: &SessionKey) -> Option<Level> {
+    let record = record(store, session)?;
+    match &record["elevatedLevel"] {
+        serde_json::Value::Null => None,
+        value => Some(value.as_str().and_then(Level::parse).unwrap_or(Level::Off)),
     }
 }
 

@@ -27,6 +27,7 @@ mod wrappers;
 use std::collections::BTreeMap;
 
 pub use carriers::Carrier;
+pub(crate) use display::is_format;
 pub use display::{escape, fenced};
 pub use inline::{InlineCode, detect_inline_code};
 pub use lexer::{ChainOperator, NotAnalysable, Syntax};

@@ -139,7 +139,7 @@ pub fn explain(
     let registered: Vec<&str> = facts.channels.iter().map(String::as_str).collect();
     let key = session.key().map_or("", |key| key.as_str());
     let channel = Channel::of_session(facts.recorded_channel.as_deref(), key, &registered);
-    let layers = layers(configs, &session, &sandbox, &placement);
+    let layers = layers(configs, &session, place_of_tools(&placement, &sandbox));
     let filter = Filter::except_credentials().with_opt_in(own.env_allow.value);
     let policy = SandboxPolicy::resolve(configs.config, &agent);
     let made = Made {
@@ -171,6 +171,12 @@ impl Explanation {
             Placement::Direct(_) => false,
             Placement::Sandboxed(_) => true,
         }
+    }
+
+    /// The layers of policy for tools that act in the sandbox although the mode does not ask for one:
+    /// a door that only has sandboxes holds its sessions to the sandbox's policy.
+    pub fn layers_inside(&self, configs: Configs<'_>) -> Layers {
+        layers(configs, &self.session, inside(&self.sandbox))
     }
 
     /// Why the session's sandbox would not be started, each with what set the value if that is known.
@@ -225,21 +231,22 @@ pub fn stronger(own: Option<Setting<String>>, other: Setting<String>) -> Setting
     }
 }
 
-fn layers(
-    configs: Configs<'_>,
-    session: &Session,
-    sandbox: &SandboxConfig,
-    placement: &Placement,
-) -> Layers {
+fn place_of_tools(placement: &Placement, sandbox: &SandboxConfig) -> ToolPlacement {
+    match placement {
+        Placement::Direct(_) => ToolPlacement::Host,
+        Placement::Sandboxed(_) => inside(sandbox),
+    }
+}
+
+fn inside(sandbox: &SandboxConfig) -> ToolPlacement {
+    ToolPlacement::Sandbox { access: sandbox.workspace_access.clone() }
+}
+
+fn layers(configs: Configs<'_>, session: &Session, placement: ToolPlacement) -> Layers {
     let key = session.key().map_or("", |key| key.as_str());
     let own = configs.own.resolve(session.agent());
     let facts = tool_policy::Session {
-        placement: match placement {
-            Placement::Direct(_) => ToolPlacement::Host,
-            Placement::Sandboxed(_) => {
-                ToolPlacement::Sandbox { access: sandbox.workspace_access.clone() }
-            }
-        },
+        placement,
         chat: Chat::of_session_key(key),
         subagent: session
             .key()

@@ -30,4 +30,5 @@ pub mod session;
 mod spelling;
 pub mod timestamp;
 pub mod tool_policy;
+pub mod tools;
 pub mod workspace;

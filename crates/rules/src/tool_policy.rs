@@ -72,8 +72,9 @@ pub struct Block<'a> {
 pub enum BlockReason<'a> {
     /// A deny entry matches it.
     Denied(&'a Entry),
-    /// A deny entry matches `write`, and patching goes with writing.
-    DeniedWithWrite(&'a Entry),
+    /// A deny entry matches `write`, and patching goes with writing; or `read`, and searching goes
+    /// with reading.
+    DeniedWithPartner(&'a Entry),
     /// The layer has an allow list, written here, and no entry of it matches.
     NotListed(&'a Origin),
 }
@@ -110,7 +111,7 @@ impl PolicyLayer {
             return Err(BlockReason::Denied(entry));
         }
         if let Some(entry) = partner.and_then(|write| self.deny.matching(write)) {
-            return Err(BlockReason::DeniedWithWrite(entry));
+            return Err(BlockReason::DeniedWithPartner(entry));
         }
         if self.allow.is_empty() {
             return Ok(None);
@@ -153,9 +154,10 @@ impl std::fmt::Display for Block<'_> {
             BlockReason::Denied(entry) => {
                 write!(f, "denied by `{}` in `{}`", entry.text, entry.origin.key)
             }
-            BlockReason::DeniedWithWrite(entry) => write!(
+            BlockReason::DeniedWithPartner(entry) => write!(
                 f,
-                "denied by `{}` in `{}`, because patching files is writing them",
+                "denied by `{}` in `{}`, because patching files is writing them and searching files \
+                 is reading them",
                 entry.text, entry.origin.key
             ),
             BlockReason::NotListed(origin) => {

@@ -15,7 +15,7 @@ use clawpen_engine::broker::{Asker, Broker};
 use clawpen_engine::clock::SystemClock;
 use clawpen_engine::config_store;
 use clawpen_engine::database::Database;
-use clawpen_engine::exec_question::CommandQuestion;
+use clawpen_engine::exec_question::{CallFacts, CommandQuestion};
 use clawpen_engine::explain::Question;
 use clawpen_engine::host_call::{self, Called, HostCall, Waiting};
 use clawpen_engine::host_exec::Limits;
@@ -29,7 +29,7 @@ fn main() -> Result<()> {
     let broker = Broker { database: &database, approvals: &approvals, clock: &SystemClock };
     let who = Question { agent: None, session: None, channels: &[] };
     let call = HostCall {
-        question: CommandQuestion { text, cwd: Some(cwd), who },
+        question: CommandQuestion { text, cwd: Some(cwd), who, call: CallFacts::default() },
         asker: Asker { door: Door::Mcp, client: Some("test"), agent_process: None },
         timeout: Duration::from_secs_f64(seconds.parse()?),
         limits: Limits { time: Duration::from_secs(60), output_bytes: 1 << 16 },

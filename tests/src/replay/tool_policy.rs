@@ -109,7 +109,7 @@ fn decision(input: &Value) -> (bool, bool) {
     match tool_policy::decide(&layers, &tool) {
         Verdict::Allowed(_) => (true, false),
         Verdict::Blocked(Block { reason, .. }) => match reason {
-            BlockReason::Denied(_) | BlockReason::DeniedWithWrite(_) => (false, true),
+            BlockReason::Denied(_) | BlockReason::DeniedWithPartner(_) => (false, true),
             BlockReason::NotListed(_) => (false, false),
         },
     }

@@ -10,6 +10,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("gateway", &["engine", "rules", "wire"]),
     ("engine", &["os", "rules", "wire"]),
     ("supervisor", &["os", "wire"]),
+    ("search", &[]),
     ("rules", &[]),
     ("wire", &[]),
     ("os", &[]),

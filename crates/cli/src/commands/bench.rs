@@ -7,6 +7,7 @@
 mod api;
 mod docker;
 mod jobs;
+mod mcp;
 mod numbers;
 mod rivals;
 mod state;
@@ -77,6 +78,8 @@ enum BenchError {
     },
     #[error("`true` ended with something else than success")]
     NotTrue,
+    #[error("a tool call failed: {0}")]
+    Tool(String),
     #[error("a thread of the benchmark failed")]
     Thread,
 }

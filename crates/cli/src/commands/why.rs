@@ -33,7 +33,7 @@ pub(crate) fn tool(
         Verdict::Allowed(AllowReason::NoAllowList) => None,
         Verdict::Allowed(AllowReason::Listed { entry, .. }) => Some(&entry.origin),
         Verdict::Blocked(block) => Some(match block.reason {
-            BlockReason::Denied(entry) | BlockReason::DeniedWithWrite(entry) => &entry.origin,
+            BlockReason::Denied(entry) | BlockReason::DeniedWithPartner(entry) => &entry.origin,
             BlockReason::NotListed(origin) => origin,
         }),
     };

@@ -1,7 +1,7 @@
 //! `clawpen why command`: run, ask or refuse; the plan as it would run; the smallest change.
 
 use clawpen_engine::config_store;
-use clawpen_engine::exec_question::{self, CommandAnswer, CommandQuestion, HostAnswer};
+use clawpen_engine::exec_question::{self, CallFacts, CommandAnswer, CommandQuestion, HostAnswer};
 use clawpen_engine::explain::Question;
 use clawpen_rules::approval::in_sandbox::InSandbox;
 use clawpen_rules::approval::run_form::{Form, Frozen};
@@ -78,7 +78,8 @@ fn ask(question: &args::CommandQuestion) -> Result<CommandAnswer, CommandError> 
         session: question.subject.session.as_deref(),
         channels: &[],
     };
-    let question = CommandQuestion { text: &question.text, cwd: cwd.as_deref(), who };
+    let call = CallFacts::default();
+    let question = CommandQuestion { text: &question.text, cwd: cwd.as_deref(), who, call };
     Ok(exec_question::ask(&store, &question)?)
 }
 

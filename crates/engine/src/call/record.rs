@@ -107,6 +107,36 @@ pub(super) fn not_run(
     append(yard, &call)
 }
 
+/// A call that a rule or a person stopped, or that failed before anything ran.
+pub(super) fn stopped(
+    yard: &Yard,
+    prepared: &Prepared,
+    about: &About<'_>,
+    (verdict, reason): (Verdict, &str),
+) -> Result<(), AuditError> {
+    let mut call = blank(prepared, about, &random::uuid());
+    call.verdict = verdict;
+    call.reason = Reason::new(reason);
+    append(yard, &call)
+}
+
+/// A call that ran outside the sandbox, or in one that was there already.
+pub(super) fn beside(
+    yard: &Yard,
+    prepared: &Prepared,
+    about: &About<'_>,
+    (reason, elapsed): (&str, Elapsed),
+) -> Result<(), AuditError> {
+    let mut call = blank(prepared, about, &random::uuid());
+    let (duration, tally) = elapsed;
+    call.reason = Reason::new(reason);
+    call.ending = tally.ending;
+    call.duration = duration;
+    call.bytes_in = tally.bytes_in;
+    call.bytes_out = tally.bytes_out;
+    append(yard, &call)
+}
+
 /// A call that was refused before it was known whose sandbox it would be in.
 pub fn refusal(
     yard: &Yard,
@@ -142,7 +172,7 @@ fn blank(prepared: &Prepared, about: &About<'_>, id: &str) -> Call {
     let explanation = &prepared.explanation;
     let reason = match &explanation.placement {
         Placement::Sandboxed(reason) => reason.to_string(),
-        // `exec`, `shell` and `fs` act in a sandbox whatever the mode says.
+        // `exec`, `shell`, `fs` and the MCP door act in a sandbox whatever the mode says.
         Placement::Direct(_) => "a sandbox was asked for by name".to_owned(),
     };
     Call {

@@ -1,6 +1,7 @@
 //! Frames over a transport: what waits to be sent, what has arrived, how long to wait.
 
 use std::io;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use clawpen_wire::supervisor::frame::{self, Inbox};
@@ -117,21 +118,47 @@ impl Link {
 
     /// Takes the next event that has arrived, which must be for `channel`.
     pub(super) fn next_event(&mut self, channel: u32) -> Result<Option<Event<'_>>, CallError> {
+        let next = self.next_event_of(channel..channel.saturating_add(1))?;
+        Ok(next.map(|(_, event)| event))
+    }
+
+    /// Takes the next event that has arrived, which must be for one of these channels; says for which.
+    fn next_event_of(
+        &mut self,
+        channels: Range<u32>,
+    ) -> Result<Option<(u32, Event<'_>)>, CallError> {
         let frame = match self.inbox.next_frame() {
             Ok(Some(frame)) => frame,
             Ok(None) => return Ok(None),
             Err(error) => return Err(Violation::Malformed(error).into()),
         };
-        if frame.channel == channel {
-            return frame.decode().map(Some).map_err(|error| Violation::Malformed(error).into());
+        let found = frame.channel;
+        if channels.contains(&found) {
+            return frame
+                .decode()
+                .map(|event| Some((found, event)))
+                .map_err(|error| Violation::Malformed(error).into());
         }
         // A supervisor that gives up on the connection says so on the connection's own channel.
-        if frame.channel == CONTROL
+        if found == CONTROL
             && let Ok(Event::Failed(failed)) = frame.decode()
         {
             return Err(CallError::Ended(failed.into()));
         }
-        Err(Violation::WrongChannel { expected: channel, found: frame.channel }.into())
+        Err(Violation::WrongChannel { expected: channels.start, found }.into())
+    }
+
+    /// Waits for the next event of any of these channels; a reported failure is an event here. Says which
+    /// channel it was.
+    pub(super) fn event_of(
+        &mut self,
+        channels: Range<u32>,
+        deadline: Deadline,
+    ) -> Result<(u32, Event<'_>), CallError> {
+        while !self.has_event()? {
+            self.wait(Wish::default(), deadline)?;
+        }
+        self.next_event_of(channels)?.ok_or(CallError::Closed)
     }
 
     /// Sends what can be sent, waits until something happens, takes in what has come.

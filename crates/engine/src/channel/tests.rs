@@ -1,5 +1,6 @@
 //! The channel against a peer that follows a script, honest or not.
 
+mod batch;
 mod exec;
 mod files;
 mod hostile;

@@ -49,7 +49,7 @@ const fn is_filler(character: char) -> bool {
 }
 
 /// The format characters of Unicode (category Cf), private use and what stands for no character.
-const fn is_format(character: char) -> bool {
+pub(crate) const fn is_format(character: char) -> bool {
     matches!(
         character,
         '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}' | '\u{891}'

@@ -157,6 +157,12 @@ impl ExecSpec {
         &self.blocked
     }
 
+    /// All variables, with the one that carries PATH.
+    pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        let carrier = self.path.as_deref().map(|path| (PATH_CARRIER, path));
+        self.env.iter().chain(carrier)
+    }
+
     /// What `/bin/sh -lc` is given.
     pub fn script(&self) -> String {
         let prefix = if self.path.is_some() { TAKE_PATH } else { "" };
@@ -167,8 +173,7 @@ impl ExecSpec {
     pub fn docker_args(&self, name: &ContainerName) -> Vec<String> {
         let mut args: Vec<String> =
             ["exec", "-i", "-w", self.workdir.container()].map(str::to_owned).into();
-        let carrier = self.path.as_deref().map(|path| (PATH_CARRIER, path));
-        for (variable, value) in self.env.iter().chain(carrier) {
+        for (variable, value) in self.variables() {
             args.extend(["-e".to_owned(), format!("{variable}={value}")]);
         }
         args.extend([name.as_str(), "/bin/sh", "-lc"].map(str::to_owned));

@@ -89,7 +89,7 @@ pub fn decide(query: &Query<'_>, files: &impl HostFiles) -> Result<Media, Refusa
 }
 
 /// Says whether a text is a `file://` URL.
-pub(super) fn is_file_url(text: &str) -> bool {
+pub(crate) fn is_file_url(text: &str) -> bool {
     has_scheme(text, "file://")
 }
 
@@ -109,7 +109,7 @@ fn from_workdir(query: &Query<'_>, path: &str) -> Option<String> {
 /// The path of a `file://` URL, read as a browser reads it: steps upwards are taken before
 /// percent-decoding, written plainly or encoded. `None` if the URL names another machine, hides a
 /// slash outside the sandbox's own paths, or decodes to no text.
-pub(super) fn file_url_path(url: &str, workdir: &str) -> Option<String> {
+pub(crate) fn file_url_path(url: &str, workdir: &str) -> Option<String> {
     let rest = url.get("file://".len()..)?;
     let rest = rest.split(['?', '#']).next()?;
     if rest.contains(char::is_control) {

@@ -102,8 +102,13 @@ impl<'a> Subject<'a> {
     }
 
     /// The tool that this one goes with. A patch writes files, so whoever may not write may not
-    /// patch, and whoever may write may patch.
+    /// patch, and whoever may write may patch. Listing and searching are reading in the same way:
+    /// the reference has no such tools, so no list of its users names them.
     pub(super) fn goes_with(self) -> Option<Subject<'static>> {
-        (self.name == "apply_patch").then_some(Subject::core("write"))
+        match self.name {
+            "apply_patch" => Some(Subject::core("write")),
+            "ls" | "grep" | "find" => Some(Subject::core("read")),
+            _ => None,
+        }
     }
 }

@@ -36,7 +36,7 @@ pub fn sandbox_refusal(policy: &SandboxPolicy, refusal: SandboxRefusal<'_>) -> O
     let mode = refusal.mode.as_str();
     let key = refusal.session_key.trim();
     let reason = match block.reason {
-        BlockReason::Denied(_) | BlockReason::DeniedWithWrite(_) => "deny list",
+        BlockReason::Denied(_) | BlockReason::DeniedWithPartner(_) => "deny list",
         BlockReason::NotListed(_) => "allow list",
     };
     let mut lines = vec![
@@ -47,7 +47,7 @@ pub fn sandbox_refusal(policy: &SandboxPolicy, refusal: SandboxRefusal<'_>) -> O
         "- agents.defaults.sandbox.mode=off (no sandbox at all)".to_owned(),
     ];
     lines.push(match block.reason {
-        BlockReason::Denied(entry) | BlockReason::DeniedWithWrite(entry) => {
+        BlockReason::Denied(entry) | BlockReason::DeniedWithPartner(entry) => {
             let source = policy.deny_source.key;
             let step = match entry.origin.layer {
                 Layer::BuiltIn | Layer::Derived => "it stands there by default, so ",

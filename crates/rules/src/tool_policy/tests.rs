@@ -81,6 +81,16 @@ fn patching_goes_with_writing() {
 }
 
 #[test]
+fn listing_and_searching_go_with_reading() {
+    let blocked = Some("tools.allow");
+    for tool in ["ls", "grep", "find"] {
+        check("{tools:{allow:['read']}}", host(), &[(tool, None), ("write", blocked)]);
+        check("{tools:{deny:['read']}}", host(), &[(tool, blocked)]);
+        check("{tools:{allow:['read'],deny:['grep','ls','find']}}", host(), &[(tool, blocked)]);
+    }
+}
+
+#[test]
 fn an_allow_list_of_unknown_names_closes_everything_else() {
     let blocked = Some("tools.allow");
     check("{tools:{allow:['nope']}}", host(), &[("exec", blocked)]);

@@ -27,8 +27,12 @@ pub(super) fn all(args: &BenchArgs, output: &Output) -> Result<Vec<Row>, BenchEr
     let store = config_store::open()?;
     let wants = |job: &str| {
         let backend = if DOCKER_JOBS.contains(&job) { "docker" } else { "native" };
-        args.backend.as_deref().is_none_or(|only| only == backend)
-            && (args.only.is_empty() || args.only.iter().any(|only| only == job))
+        let is_named = match (args.mcp, args.only.is_empty()) {
+            (true, _) => job == "mcp",
+            (false, true) => true,
+            (false, false) => args.only.iter().any(|only| only == job),
+        };
+        is_named && args.backend.as_deref().is_none_or(|only| only == backend)
     };
     let bench = Bench { store, engines: Engines::default(), rounds: args.rounds.max(1) };
     let mut rows = Vec::new();
@@ -43,6 +47,10 @@ pub(super) fn all(args: &BenchArgs, output: &Output) -> Result<Vec<Row>, BenchEr
     if wants("files") {
         output.status("files");
         rows.extend(bench.files()?);
+    }
+    if wants("mcp") {
+        output.status("mcp");
+        rows.extend(bench.mcp()?);
     }
     if wants("docker") {
         output.status("docker");

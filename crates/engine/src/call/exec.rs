@@ -1,0 +1,408 @@
+//! `exec`: one command, in the session's sandbox or, where config and rules say so, on the host.
+//!
+//! In the sandbox a command is started as one that outlives its connection, then followed: whoever waits too long gets a
+//! name to come back with, and whoever leaves takes the command with them. Where `process` is closed, the command is
+//! tied to its connection instead.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clawpen_rules::approval::in_sandbox::InSandbox;
+use clawpen_rules::approval::settings::ExecSettings;
+use clawpen_rules::container::exec::{Elevation as Unelevated, ExecPlace, ExecRequest, ExecSpec};
+use clawpen_rules::elevated;
+use clawpen_rules::elevated::level::{self, ChosenLevel, Elevation};
+use clawpen_rules::posix;
+use clawpen_rules::tools::BuiltTool;
+use clawpen_rules::tools::arguments::{self, ExecCall, Terminal};
+use clawpen_rules::tools::exec::{self as rules, Background, Ended, Times, Timing};
+use clawpen_rules::tools::output::{self, AGGREGATED, TAIL, Tail};
+use clawpen_wire::supervisor::{
+    End, EnvVar, Exited, ProcessId, Reach, Started, StderrMode, StdinMode, Stream, TtySize,
+};
+use serde_json::json;
+
+use super::desk::{ToolRequest, Turn, Watch};
+use super::failure::{NeedsApproval, ToolCallError};
+use super::runs::Run;
+use super::stop::{Bell, Rung, Stop};
+use super::{Tally, ask, host, policy};
+use crate::channel::{AttachEnd, Channel, Command, ExecIo, Order};
+use crate::exec_question::{self, CallFacts, CommandQuestion, DoorSandbox, Outcome};
+use crate::explain::Question;
+use crate::host_files::RealFiles;
+use crate::registry::Identity;
+use crate::session_store;
+use crate::tools::{Answer, json as tools_json};
+
+/// Bytes that the supervisor keeps of a command's output: the most characters that are shown, at four bytes each.
+pub(super) const KEPT_BYTES: u32 = 1 << 20;
+/// A command that is told to end may tidy up for so long.
+pub(super) const GRACE: Duration = Duration::from_secs(3);
+/// How long a killed command is waited for.
+const LAST_MOMENTS: Duration = Duration::from_secs(5);
+pub(super) const SIGKILL: i32 = 9;
+const SCREEN: TtySize = TtySize { rows: 30, columns: 120 };
+/// What a shell finds its programs by before profile and config add to it.
+const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+pub(super) fn run(turn: &Turn<'_>, request: &mut ToolRequest<'_>) -> Result<Answer, ToolCallError> {
+    let refused = |error: ToolCallError| match turn.stopped("exec", &error) {
+        Ok(()) => error,
+        Err(unrecorded) => unrecorded,
+    };
+    let call = arguments::parse_exec(&tools_json::arguments(request.arguments))
+        .map_err(|error| refused(error.into()))?;
+    let elevation = elevation(turn, &call).map_err(|error| refused(error.into()))?;
+    let workdir = call.workdir.as_deref().filter(|path| path.starts_with('/'));
+    let explanation = turn.prepared.explanation.clone();
+    let question = CommandQuestion {
+        text: &call.command,
+        cwd: workdir,
+        who: Question {
+            agent: turn.who.agent.as_deref(),
+            session: turn.who.session.as_deref(),
+            channels: &[],
+        },
+        call: CallFacts {
+            wishes: call.aim.wishes,
+            elevation: &elevation,
+            overrides: &call.env,
+            door: DoorSandbox::Always,
+        },
+    };
+    let answer = exec_question::ask_about(turn.store, explanation, &question)
+        .map_err(|error| refused(error.into()))?;
+    match answer.outcome {
+        Outcome::Sandbox { asks: InSandbox::Run { .. }, .. } => in_sandbox(turn, &call, request),
+        Outcome::Sandbox { asks: asks @ InSandbox::Ask { .. }, .. } => {
+            let needed = NeedsApproval {
+                command: call.command.clone(),
+                cwd: turn.prepared.workdir().to_owned(),
+                host: "sandbox",
+                reasons: vec![asks.to_string()],
+                changes: Vec::new(),
+            };
+            ask::ask(needed).map_err(refused)?;
+            in_sandbox(turn, &call, request)
+        }
+        Outcome::ToolClosed { reason, changes } => {
+            Err(refused(ToolCallError::Denied(with_changes(reason, &changes))))
+        }
+        Outcome::Refused { refusal, change } => {
+            Err(refused(ToolCallError::Denied(with_changes(refusal.to_string(), &[change]))))
+        }
+        Outcome::Host(host) => {
+            host::run(turn, &call, (&host, &answer.cwd)).map_err(|error| match error {
+                error @ (ToolCallError::Denied(_) | ToolCallError::NeedsApproval(_)) => {
+                    refused(error)
+                }
+                error => error,
+            })
+        }
+    }
+}
+
+pub(super) fn with_changes(reason: String, changes: &[String]) -> String {
+    let changes: Vec<&str> =
+        changes.iter().map(String::as_str).filter(|change| !change.is_empty()).collect();
+    if changes.is_empty() {
+        reason
+    } else {
+        format!("{reason}; to change that: {}", changes.join(", or "))
+    }
+}
+
+/// Whether the call leaves the sandbox because a person let its session out. The door says who speaks; what the caller
+/// says of itself is only ever a name.
+fn elevation(turn: &Turn<'_>, call: &ExecCall) -> Result<Elevation, level::ElevationRefused> {
+    let session = turn.prepared.explanation.session.key().and_then(|key| {
+        let record = turn.store.locations.session_store(turn.config(), turn.agent());
+        session_store::elevated_level(std::path::Path::new(&record), key)
+    });
+    let gates = elevated::decide(turn.config(), turn.agent(), turn.who.provider, &turn.who.sender);
+    let chosen = ChosenLevel::resolve(turn.config(), session, None);
+    level::decide(&gates, &chosen, call.aim.elevated)
+}
+
+/// A command for the sandbox, with what its caller should know.
+struct Planned {
+    command: Command,
+    cwd: String,
+    warnings: Vec<String>,
+    timing: Timing,
+}
+
+fn plan(turn: &Turn<'_>, call: &ExecCall) -> Result<Planned, ToolCallError> {
+    let explanation = &turn.prepared.explanation;
+    let layout = &explanation.runtime.layout;
+    let workdir = call.workdir.as_deref().map(|asked| posix::resolve(layout.workdir(), asked));
+    let request = ExecRequest {
+        command: &call.command,
+        workdir: workdir.as_deref(),
+        env: call.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+        host: None,
+        elevation: Unelevated::NotAsked,
+    };
+    let settings = ExecSettings::resolve(turn.config(), turn.agent());
+    let configured = &explanation.sandbox.docker.env;
+    let place = ExecPlace {
+        layout,
+        env: configured.iter().map(|(name, value)| (name.as_str(), value.value.as_str())).collect(),
+        filter: &turn.prepared.filter,
+        path: USUAL_PATH,
+        path_prepend: settings.path_prepend.iter().map(String::as_str).collect(),
+    };
+    let spec = ExecSpec::plan(&request, &place, &RealFiles)?;
+    let background = if policy::is_open(turn.layers, BuiltTool::Process) {
+        Background::Possible
+    } else {
+        Background::Closed
+    };
+    let times = Times::resolve(turn.config(), turn.agent());
+    let timing = rules::decide_timing(call, &times, background);
+    let mut warnings: Vec<String> = timing.warning.iter().map(|text| (*text).to_owned()).collect();
+    warnings.extend(spec.workdir().fallback().map(|fallback| format!("Warning: {fallback}")));
+    let blocked = spec.blocked().iter();
+    warnings.extend(blocked.map(|(name, reason)| {
+        format!(
+            "Warning: the variable `{}` was left out: {reason}",
+            clawpen_rules::command::escape(name)
+        )
+    }));
+    let mut command = Command::new(["/bin/sh", "-lc", spec.script().as_str()]);
+    command.cwd = Some(spec.workdir().container().into());
+    command.env = spec.variables().map(|(name, value)| variable(name, value)).collect();
+    command.stderr = StderrMode::Merged;
+    command.timeout = timing.timeout;
+    command.grace = GRACE;
+    if call.terminal == Terminal::Wanted {
+        command.tty = Some(SCREEN);
+        command.stdin = StdinMode::Pipe;
+        command.env.push(variable("TERM", "xterm-256color"));
+    }
+    Ok(Planned { command, cwd: spec.workdir().container().to_owned(), warnings, timing })
+}
+
+fn variable(name: &str, value: &str) -> EnvVar {
+    EnvVar { name: name.into(), value: value.into() }
+}
+
+fn in_sandbox(
+    turn: &Turn<'_>,
+    call: &ExecCall,
+    request: &mut ToolRequest<'_>,
+) -> Result<Answer, ToolCallError> {
+    let planned = match plan(turn, call) {
+        Ok(planned) => planned,
+        Err(error) => {
+            turn.stopped("exec", &error)?;
+            return Err(error);
+        }
+    };
+    let done = super::run(turn.yard, turn.prepared, &turn.about("exec"), |open, tally| {
+        let identity = open.identity().cloned();
+        let channel =
+            open.sandbox().channel().map_err(ToolCallError::sandbox("reach the sandbox"))?;
+        let running = Running { turn, call, planned: &planned };
+        match (planned.timing.wait, identity) {
+            (Some(wait), Some(identity)) => {
+                running.in_background(channel, (wait, identity), (request, tally))
+            }
+            (None, _) | (_, None) => running.to_its_end(channel, request, tally),
+        }
+    })?;
+    done.value
+}
+
+/// A command on its way.
+struct Running<'a> {
+    turn: &'a Turn<'a>,
+    call: &'a ExecCall,
+    planned: &'a Planned,
+}
+
+impl Running<'_> {
+    /// Ties the command to its connection.
+    fn to_its_end(
+        &self,
+        channel: &mut Channel,
+        request: &mut ToolRequest<'_>,
+        tally: &mut Tally,
+    ) -> Result<Answer, ToolCallError> {
+        let bell = Bell::new(request.stop, None).map_err(ToolCallError::Watch)?;
+        let mut follow = Follow::new(&bell, request.watch);
+        // Nobody types, so a terminal would wait for ever.
+        let command = Command { stdin: StdinMode::Null, tty: None, ..self.planned.command.clone() };
+        let exited = channel.exec(&command, &mut follow);
+        let exited = exited.map_err(ToolCallError::sandbox("run the command"))?;
+        self.ended(exited, follow, tally)
+    }
+
+    fn in_background(
+        &self,
+        channel: &mut Channel,
+        (wait, identity): (Duration, Identity),
+        (request, tally): (&mut ToolRequest<'_>, &mut Tally),
+    ) -> Result<Answer, ToolCallError> {
+        let started = channel
+            .start(&self.planned.command, KEPT_BYTES)
+            .map_err(ToolCallError::sandbox("start the command"))?;
+        if wait.is_zero() {
+            return Ok(self.goes_on(started, identity, ("", 0)));
+        }
+        let bell = Bell::new(request.stop, Some(wait)).map_err(ToolCallError::Watch)?;
+        let mut follow = Follow::new(&bell, request.watch);
+        let end = channel.attach(started.process, 0, StdinMode::Null, &mut follow);
+        match end.map_err(ToolCallError::sandbox("follow the command"))? {
+            AttachEnd::Exited(exited) => {
+                let _kept = channel.forget(started.process);
+                self.ended(exited, follow, tally)
+            }
+            AttachEnd::Detached if follow.why == Some(Rung::Stopped) => {
+                end_now(channel, started.process)?;
+                tally.ending = Some(crate::audit::Ending::Signal(SIGKILL));
+                Err(ToolCallError::Cancelled)
+            }
+            AttachEnd::Detached => {
+                tally.bytes_out = follow.bytes;
+                let seen = follow.bytes;
+                let (tail, _) = follow.tail.finish();
+                Ok(self.goes_on(started, identity, (&tail, seen)))
+            }
+        }
+    }
+
+    /// The command outlives the call; its caller gets a name for it.
+    fn goes_on(&self, started: Started, identity: Identity, (tail, seen): (&str, u64)) -> Answer {
+        let Started { process, pid } = started;
+        let started_ms = now_ms();
+        let id = self.turn.runs.add(Run {
+            id: String::new(),
+            owner: self.turn.owner(),
+            sandbox: self.turn.prepared.name().to_owned(),
+            identity,
+            process,
+            pid,
+            command: self.call.command.clone(),
+            cwd: self.planned.cwd.clone(),
+            started_ms,
+            terminal: self.call.terminal,
+            seen,
+            empty_polls: 0,
+        });
+        let text = rules::still_running(&id, pid, tail);
+        let details = json!({
+            "status": "running",
+            "sessionId": id,
+            "pid": pid,
+            "startedAt": started_ms,
+            "cwd": self.planned.cwd,
+            "tail": output::last(tail, TAIL),
+        });
+        Answer::text(self.warned(text), details)
+    }
+
+    fn ended(
+        &self,
+        exited: Exited,
+        follow: Follow<'_>,
+        tally: &mut Tally,
+    ) -> Result<Answer, ToolCallError> {
+        tally.bytes_out = follow.bytes;
+        tally.ending = Some(super::ending(&exited));
+        if follow.why == Some(Rung::Stopped) {
+            return Err(ToolCallError::Cancelled);
+        }
+        let (output, is_cut) = follow.tail.finish();
+        let report = rules::report(ended(&exited, self.planned.timing.timeout), &output);
+        let details = json!({
+            "status": report.status,
+            "exitCode": report.exit_code,
+            "durationMs": exited.usage.wall_us / 1000,
+            "aggregated": output,
+            "truncated": is_cut,
+            "cwd": self.planned.cwd,
+        });
+        Ok(Answer::text(self.warned(report.text), details))
+    }
+
+    fn warned(&self, text: String) -> String {
+        let warnings = self.planned.warnings.iter().map(|warning| format!("{warning}\n\n"));
+        warnings.chain([text]).collect()
+    }
+}
+
+/// How a command ended, as it is told.
+pub(super) fn ended(exited: &Exited, timeout: Option<Duration>) -> Ended {
+    match (exited.timed_out, exited.end) {
+        (true, _) => Ended::TimedOut(timeout),
+        (false, End::Code(code)) => Ended::Code(code),
+        (false, End::Signal(signal)) => Ended::Signal(signal),
+    }
+}
+
+/// Kills a command with all it started, waits until it is gone and forgets it.
+pub(super) fn end_now(channel: &mut Channel, process: ProcessId) -> Result<(), ToolCallError> {
+    let killed = channel.kill(process, SIGKILL, Reach::Tree);
+    killed.map_err(ToolCallError::sandbox("end the command"))?;
+    let never = Stop::new().map_err(ToolCallError::Watch)?;
+    let bell = Bell::new(&never, Some(LAST_MOMENTS)).map_err(ToolCallError::Watch)?;
+    let mut quiet = super::Quiet;
+    let mut follow = Follow::new(&bell, &mut quiet);
+    let gone = channel.attach(process, 0, StdinMode::Null, &mut follow);
+    gone.map_err(ToolCallError::sandbox("wait for the command's end"))?;
+    let _kept = channel.forget(process);
+    Ok(())
+}
+
+pub(super) fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Collects a command's output until a bell rings.
+pub(super) struct Follow<'a> {
+    bell: &'a Bell<'a>,
+    watch: &'a mut dyn Watch,
+    pub(super) tail: Tail,
+    pub(super) bytes: u64,
+    /// So much and no more; `None`: until the end.
+    pub(super) left: Option<u64>,
+    pub(super) why: Option<Rung>,
+}
+
+impl<'a> Follow<'a> {
+    pub(super) fn new(bell: &'a Bell<'a>, watch: &'a mut dyn Watch) -> Self {
+        Self { bell, watch, tail: Tail::new(AGGREGATED), bytes: 0, left: None, why: None }
+    }
+}
+
+impl ExecIo for Follow<'_> {
+    fn output(&mut self, _stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        self.tail.push(bytes);
+        self.bytes += bytes.len() as u64;
+        self.watch.output(bytes);
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(bytes.len() as u64);
+            if *left == 0 {
+                self.bell.ring()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn orders(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.bell.as_fd())
+    }
+
+    fn next_order(&mut self) -> io::Result<Option<Order>> {
+        let rung = match (self.bell.rung()?, self.left) {
+            (Some(Rung::TimeUp), Some(0)) => Some(Rung::Done),
+            (rung, _) => rung,
+        };
+        self.why = self.why.or(rung);
+        Ok(rung.map(|_| Order::Stop))
+    }
+}

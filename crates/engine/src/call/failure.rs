@@ -1,0 +1,136 @@
+//! Why a tool call did nothing, as the model reads it.
+
+use std::error::Error;
+
+use clawpen_rules::container::exec::ExecRefused;
+use clawpen_rules::elevated::level::ElevationRefused;
+use clawpen_rules::tools::arguments::BadArguments;
+use clawpen_rules::tools::process::keys::BadKey;
+
+use super::OpenError;
+use crate::audit::AuditError;
+use crate::channel::CallError;
+use crate::config_store::StoreError;
+use crate::database::DatabaseError;
+use crate::explain::QuestionError;
+use crate::host_exec::RunError;
+use crate::tools::ToolError;
+
+/// A call of a tool failed or was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolCallError {
+    #[error("the config cannot be used")]
+    Config(#[from] StoreError),
+    #[error(transparent)]
+    Question(#[from] QuestionError),
+    #[error("the state directory cannot be used")]
+    Database(#[from] DatabaseError),
+    #[error("the call cannot be recorded, so it is not done")]
+    Audit(#[from] AuditError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// No tool of this name, or none in this build.
+    #[error("{0}")]
+    NoTool(String),
+    /// Policy has closed it: rule, place and the smallest change.
+    #[error("{0}")]
+    Closed(String),
+    #[error(transparent)]
+    Arguments(#[from] BadArguments),
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    #[error(transparent)]
+    Exec(#[from] ExecRefused),
+    #[error(transparent)]
+    Elevated(#[from] ElevationRefused),
+    /// No host takes the command: why, and what would change that.
+    #[error("exec denied: {0}")]
+    Denied(String),
+    #[error("{0}")]
+    NeedsApproval(Box<NeedsApproval>),
+    #[error("the command was not run on the host")]
+    Host(#[source] RunError),
+    #[error("cannot {what}")]
+    Sandbox {
+        what: &'static str,
+        #[source]
+        cause: CallError,
+    },
+    #[error("there is no command `{id}` in the background; `list` shows those of this session")]
+    NoProcess { id: String },
+    #[error("{0}")]
+    Process(String),
+    #[error(transparent)]
+    Key(#[from] BadKey),
+    #[error("the call was cancelled; what it had started was killed")]
+    Cancelled,
+    #[error("cannot watch the call")]
+    Watch(#[source] std::io::Error),
+}
+
+/// A command that a person must agree to first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NeedsApproval {
+    pub command: String,
+    pub cwd: String,
+    /// Where it would run.
+    pub host: &'static str,
+    pub reasons: Vec<String>,
+    /// What would let it run without asking.
+    pub changes: Vec<String>,
+}
+
+impl std::fmt::Display for NeedsApproval {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "exec denied: the command needs a person's approval (host={}, {}), and nobody can be asked here; it was not run",
+            self.host,
+            self.reasons.join("; ")
+        )?;
+        if !self.changes.is_empty() {
+            write!(f, ". To run it without asking: {}", self.changes.join(", or "))?;
+        }
+        Ok(())
+    }
+}
+
+impl ToolCallError {
+    pub(super) const fn sandbox(what: &'static str) -> impl FnOnce(CallError) -> Self {
+        move |cause| Self::Sandbox { what, cause }
+    }
+
+    /// The whole chain in one text, as a model reads it.
+    pub fn for_model(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = self.source();
+        while let Some(next) = cause {
+            let next_text = next.to_string();
+            // A transparent layer says the same again.
+            if !text.ends_with(&next_text) {
+                text.push_str(": ");
+                text.push_str(&next_text);
+            }
+            cause = next.source();
+        }
+        text
+    }
+
+    /// A word for programs.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Config(_) | Self::Question(_) => "config",
+            Self::Database(_) | Self::Audit(_) => "state",
+            Self::Open(_) | Self::Sandbox { .. } => "sandbox",
+            Self::NoTool(_) => "no-tool",
+            Self::Closed(_) => "policy",
+            Self::Arguments(_) | Self::Key(_) | Self::Exec(_) => "arguments",
+            Self::Tool(_) | Self::NoProcess { .. } | Self::Process(_) => "tool",
+            Self::Elevated(_) | Self::Denied(_) => "denied",
+            Self::NeedsApproval(_) => "needs-approval",
+            Self::Host(_) => "host",
+            Self::Cancelled => "cancelled",
+            Self::Watch(_) => "internal",
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Which tools a session has, and what is said about one that it has not.
+
+use clawpen_rules::config::setting::{Layer, Origin};
+use clawpen_rules::explain::Configs;
+use clawpen_rules::session::Placement;
+use clawpen_rules::tool_policy::{
+    self, BlockReason, Layers, SandboxRefusal, Tool, Verdict, catalogue, sandbox_refusal,
+};
+use clawpen_rules::tools::BuiltTool;
+
+use super::Prepared;
+use super::failure::ToolCallError;
+use crate::config_store::Store;
+
+/// The layers that the tools of a session are under. Whoever calls tools acts in the sandbox, so its policy holds even
+/// where the mode does not ask for a sandbox.
+pub(super) fn layers(store: &Store, prepared: &Prepared) -> Layers {
+    match prepared.explanation.placement {
+        Placement::Sandboxed(_) => prepared.explanation.layers.clone(),
+        Placement::Direct(_) => {
+            let configs = Configs { config: &store.loaded.config, own: &store.loaded.own };
+            prepared.explanation.layers_inside(configs)
+        }
+    }
+}
+
+/// The tools that are offered.
+pub(super) fn offered(layers: &Layers) -> Vec<BuiltTool> {
+    BuiltTool::all().filter(|tool| is_open(layers, *tool)).collect()
+}
+
+pub(super) fn is_open(layers: &Layers, tool: BuiltTool) -> bool {
+    tool_policy::decide(layers, &Tool::core(tool.as_str())).is_allowed()
+}
+
+/// The tool of this name, if the session may call it.
+pub(super) fn admit(
+    name: &str,
+    layers: &Layers,
+    (store, prepared): (&Store, &Prepared),
+) -> Result<BuiltTool, ToolCallError> {
+    let tool = Tool::core(name);
+    let built = BuiltTool::parse(tool.name().as_str());
+    let block = match tool_policy::decide(layers, &tool) {
+        Verdict::Allowed(_) => return built.ok_or_else(|| ToolCallError::NoTool(absent(&tool))),
+        Verdict::Blocked(block) => block,
+    };
+    if built.is_none() && catalogue::find(tool.name().as_str()).is_none() {
+        return Err(ToolCallError::NoTool(absent(&tool)));
+    }
+    let explanation = &prepared.explanation;
+    // Its advice speaks of the mode, which is not what put a session of mode `off` in here.
+    let by_sandbox = match explanation.placement {
+        Placement::Direct(_) => None,
+        Placement::Sandboxed(_) => sandbox_refusal(
+            &explanation.policy,
+            SandboxRefusal {
+                asked: name,
+                mode: explanation.sandbox.mode.value,
+                session_key: explanation.session.key().map_or("", |key| key.as_str()),
+                agent: explanation.session.agent(),
+            },
+        ),
+    };
+    let origin = match block.reason {
+        BlockReason::Denied(entry) | BlockReason::DeniedWithPartner(entry) => &entry.origin,
+        BlockReason::NotListed(origin) => origin,
+    };
+    let changes: Vec<String> =
+        tool_policy::smallest_change(layers, &tool).iter().map(ToString::to_string).collect();
+    let mut text = format!(
+        "the tool `{}` is closed to this session\nRule: {block}\nWritten: {}",
+        tool.name(),
+        place(origin, store)
+    );
+    if !changes.is_empty() {
+        text.push_str("\nSmallest change: ");
+        text.push_str(&changes.join(", then "));
+    }
+    if let Some(more) = by_sandbox {
+        text.push('\n');
+        text.push_str(&more);
+    }
+    Err(ToolCallError::Closed(text))
+}
+
+fn absent(tool: &Tool) -> String {
+    let name = clawpen_rules::command::escape(tool.name().as_str());
+    match catalogue::find(tool.name().as_str()) {
+        Some(_) => format!("the tool `{name}` is not part of this build"),
+        None => format!("there is no tool `{name}`"),
+    }
+}
+
+/// Where a rule is written: key, file, line and column.
+fn place(origin: &Origin, store: &Store) -> String {
+    match (origin.layer, origin.place) {
+        (Layer::BuiltIn, _) => format!("`{}`, built in", origin.key),
+        (Layer::Derived | Layer::Defaults | Layer::Agent, None) => format!("`{}`", origin.key),
+        (Layer::Derived | Layer::Defaults | Layer::Agent, Some(at)) => {
+            let file = store.file(at.file).unwrap_or("the config");
+            format!("`{}` in {file}:{}:{}", origin.key, at.line, at.column)
+        }
+    }
+}

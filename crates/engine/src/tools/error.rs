@@ -1,0 +1,111 @@
+//! Why a tool did nothing, or not all of it.
+
+use std::error::Error as _;
+
+use clawpen_rules::tools::arguments::BadArguments;
+use clawpen_rules::tools::edit::EditRefused;
+use clawpen_rules::tools::patch::PatchRefused;
+use clawpen_rules::tools::place::PathRefused;
+use clawpen_rules::tools::read::ReadRefused;
+
+use crate::channel::{CallError, Failure};
+
+/// A tool's call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    #[error(transparent)]
+    Arguments(#[from] BadArguments),
+    #[error(transparent)]
+    Path(#[from] PathRefused),
+    #[error("cannot {what} `{path}`")]
+    Call {
+        what: &'static str,
+        path: String,
+        #[source]
+        cause: CallError,
+    },
+    #[error("`{path}` cannot be shown")]
+    Read {
+        path: String,
+        #[source]
+        reason: ReadRefused,
+    },
+    #[error("`{path}` was not edited")]
+    Edit {
+        path: String,
+        #[source]
+        reason: EditRefused,
+    },
+    #[error(
+        "`{path}` was written to by something else meanwhile and was left alone; read it again"
+    )]
+    Changed { path: String },
+    #[error(transparent)]
+    Patch(#[from] PatchRefused),
+    /// Nothing was changed.
+    #[error("the patch was not applied, no file was changed: cannot write `{path}`")]
+    Stage {
+        path: String,
+        #[source]
+        cause: Failure,
+    },
+    /// A change failed when others were done; those were taken back.
+    #[error("the patch was taken back, every file is as before: cannot change `{path}`")]
+    TakenBack {
+        path: String,
+        #[source]
+        cause: Failure,
+    },
+    /// A change failed and not all others could be taken back.
+    #[error("the patch stopped at `{path}`; these files could not be put back as they were: {}", .left.join(", "))]
+    HalfDone {
+        path: String,
+        left: Vec<String>,
+        #[source]
+        cause: Failure,
+    },
+    /// The supervisor went while files were put in place.
+    #[error(
+        "the connection was lost while the patch was being applied; each file is old or new, look at them again"
+    )]
+    Lost(#[source] CallError),
+    #[error("cannot search `{path}`")]
+    Search {
+        path: String,
+        #[source]
+        cause: SearchError,
+    },
+}
+
+/// The searching program did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    #[error(
+        "the sandbox has no place that files can be written to and programs run from; use exec with grep or find"
+    )]
+    NoPlace,
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+impl ToolError {
+    pub(super) fn call(what: &'static str, path: &str, cause: CallError) -> Self {
+        Self::Call { what, path: path.to_owned(), cause }
+    }
+
+    /// The whole chain in one text, as a model reads it.
+    pub fn for_model(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = self.source();
+        while let Some(next) = cause {
+            let next_text = next.to_string();
+            // A transparent layer says the same again.
+            if !text.ends_with(&next_text) {
+                text.push_str(": ");
+                text.push_str(&next_text);
+            }
+            cause = next.source();
+        }
+        text
+    }
+}

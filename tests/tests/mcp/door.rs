@@ -1,0 +1,180 @@
+//! A door of the real binary, and a way to speak to it that no client library would allow.
+
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::time::Duration;
+
+use clawpen_tests::home::Home;
+use serde_json::{Value, json};
+
+/// A config under which commands of all sessions run in native pens.
+pub(crate) const CONFIG: &str =
+    "{agents: {defaults: {sandbox: {mode: 'all', backend: 'native', workspaceAccess: 'rw'}}}}";
+
+/// A home; its sandboxes go with it.
+#[derive(Debug)]
+pub(crate) struct Ground(pub(crate) Home);
+
+impl Ground {
+    pub(crate) fn new(config: &str) -> Self {
+        Self(Home::with_config(config))
+    }
+}
+
+/// The door at standard input and output.
+#[derive(Debug)]
+pub(crate) struct Pipes {
+    pub(crate) child: Child,
+    pub(crate) to: ChildStdin,
+    pub(crate) from: BufReader<ChildStdout>,
+    next: u64,
+}
+
+impl Pipes {
+    /// Starts the door and says hello.
+    pub(crate) fn open(ground: &Ground, args: &[&str]) -> Self {
+        let words: Vec<&str> = ["mcp"].iter().chain(args).copied().collect();
+        let mut child = ground
+            .0
+            .command(&words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (to, from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut pipes = Self { child, to, from: BufReader::new(from), next: 0 };
+        let hello = pipes.ask("initialize", &hello());
+        assert_eq!(hello["result"]["serverInfo"]["name"], "clawpen", "{hello}");
+        pipes.line(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string());
+        pipes
+    }
+
+    pub(crate) fn line(&mut self, line: &str) {
+        self.to.write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    /// One request and its answer; notifications in between are passed over.
+    pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.next += 1;
+        let id = self.next;
+        self.line(
+            &json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string(),
+        );
+        loop {
+            let mut line = String::new();
+            assert!(self.from.read_line(&mut line).unwrap() > 0, "the door closed");
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if message["id"] == id {
+                return message;
+            }
+        }
+    }
+
+    /// One tool call.
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.ask("tools/call", &json!({ "name": tool, "arguments": arguments }))["result"].clone()
+    }
+}
+
+impl Drop for Pipes {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+/// What a client says first.
+pub(crate) fn hello() -> Value {
+    json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": { "name": "raw", "version": "1" },
+    })
+}
+
+/// The door over HTTP.
+#[derive(Debug)]
+pub(crate) struct Http {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    pub(crate) url: String,
+    pub(crate) token: String,
+}
+
+impl Http {
+    pub(crate) fn open(ground: &Ground) -> Self {
+        let mut child = ground
+            .0
+            .command(&["mcp", "--http", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let from = BufReader::new(child.stdout.take().unwrap());
+        let mut said = serde_json::Deserializer::from_reader(from).into_iter::<Value>();
+        let said = said.next().unwrap().unwrap();
+        let url = said["url"].as_str().unwrap().to_owned();
+        let address = url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp"));
+        let address = address.unwrap().parse().unwrap();
+        let token = std::fs::read_to_string(said["tokenFile"].as_str().unwrap()).unwrap();
+        Self { child, address, url, token: token.trim().to_owned() }
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+
+    /// Sends bytes as they are and gives the status of the answer; 0 if the door just closed.
+    pub(crate) fn raw(&self, bytes: &[u8]) -> (u16, String) {
+        let mut stream = self.connect();
+        // The door may close before it has read everything.
+        let _cut = stream.write_all(bytes);
+        let mut answer = Vec::new();
+        let _cut = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let status = answer.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+        (status, answer)
+    }
+
+    /// One POST with these headers besides the usual ones.
+    pub(crate) fn post(&self, headers: &[(&str, &str)], body: &str) -> (u16, String) {
+        let mut text = String::from("POST /mcp HTTP/1.1\r\nconnection: close\r\n");
+        text.push_str("content-type: application/json\r\n");
+        text.push_str("accept: application/json, text/event-stream\r\n");
+        for (name, value) in headers {
+            write!(text, "{name}: {value}\r\n").unwrap();
+        }
+        write!(text, "content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        self.raw(text.as_bytes())
+    }
+
+    /// The headers of whoever may come in.
+    pub(crate) fn good(&self) -> [(String, String); 2] {
+        [
+            ("host".to_owned(), self.address.to_string()),
+            ("authorization".to_owned(), format!("Bearer {}", self.token)),
+        ]
+    }
+
+    /// Whether an ordinary client is still served.
+    pub(crate) fn is_alive(&self) -> bool {
+        let good = self.good();
+        let good: Vec<(&str, &str)> =
+            good.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello() });
+        let (status, answer) = self.post(&good, &hello.to_string());
+        status == 200 && answer.contains("clawpen")
+    }
+}
+
+impl Drop for Http {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}

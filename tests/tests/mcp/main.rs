@@ -1,0 +1,8 @@
+//! The MCP door through the real binary: official clients in processes of their own, and attacks on it.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test without its set-up cannot go on")]
+
+mod attacks;
+mod clients;
+mod door;
+mod policy;
