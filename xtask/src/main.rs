@@ -30,7 +30,7 @@ cargo xtask <command>
   ci                                    check, every test, recorded rows, 15 s of fuzzing per target
   test [ARGS]                           every test; ARGS go to the runner (a name runs only what matches)
   test mcp [ARGS]                       the MCP door with the official clients, which are installed into the target directory
-  test docker|native|escape|faults|mcp [ARGS]
+  test docker|native|escape|faults [ARGS]
                                         one suite against real services (root installs what is missing)
   services [COMMAND…]                   a command, or a shell, while those services run
   replay [DIR] [--failures] [--only NAME]
