@@ -14,7 +14,6 @@ mod ask;
 mod desk;
 mod exec;
 mod failure;
-mod host;
 mod manage;
 mod policy;
 mod process;

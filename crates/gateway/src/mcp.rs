@@ -26,6 +26,8 @@ pub use server::Server;
 
 /// Calls that are carried out at once; more wait.
 const CALLS_AT_ONCE: usize = 64;
+/// Calls that are carried out or wait; more are sent away.
+const CALLS_TAKEN: usize = 192;
 
 /// What a door was opened with.
 #[derive(Debug, Clone, Default)]
@@ -52,6 +54,7 @@ pub enum Admin {
 pub struct Backroom {
     desk: Arc<Desk>,
     room: Arc<tokio::sync::Semaphore>,
+    queue: Arc<tokio::sync::Semaphore>,
 }
 
 impl Backroom {
@@ -63,6 +66,7 @@ impl Backroom {
     /// Over a desk of one's own.
     pub fn with(desk: Desk) -> Self {
         let room = Arc::new(tokio::sync::Semaphore::new(CALLS_AT_ONCE));
-        Self { desk: Arc::new(desk), room }
+        let queue = Arc::new(tokio::sync::Semaphore::new(CALLS_TAKEN));
+        Self { desk: Arc::new(desk), room, queue }
     }
 }

@@ -64,14 +64,10 @@ fn slow_clients_and_a_thousand_connections_are_bounded() {
     let _cut = slow.read_to_end(&mut rest);
     assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
     drop(idle);
-    let served = (0..100).any(|_| {
-        let served = door.is_alive();
-        if !served {
-            std::thread::yield_now();
-        }
-        served
-    });
-    assert!(served);
+    let left = Instant::now();
+    while !door.is_alive() {
+        assert!(left.elapsed() < Duration::from_secs(60), "nobody is served any more");
+    }
 }
 
 #[test]

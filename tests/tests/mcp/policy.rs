@@ -75,6 +75,12 @@ fn what_leads_out_of_the_sandbox_is_refused_or_asked_about_and_not_run() {
     std::fs::write(ground.0.path(".openclaw/openclaw.json"), config).unwrap();
     let asked = pipes.call("exec", json!({ "command": command }));
     assert_eq!(asked["structuredContent"]["code"], "needs-approval", "{asked}");
+    // Nor does anything run there that a person need not be asked about.
+    let open = "{tools: {exec: {host: 'gateway', security: 'full', ask: 'off'}}, ";
+    let config = CONFIG.replacen('{', open, 1);
+    std::fs::write(ground.0.path(".openclaw/openclaw.json"), config).unwrap();
+    let refused = pipes.call("exec", json!({ "command": command }));
+    assert_eq!(refused["isError"], true, "{refused}");
     assert!(!canary.exists());
 }
 

@@ -1,4 +1,4 @@
-//! `exec`: one command, in the session's sandbox or, where config and rules say so, on the host.
+//! `exec`: one command, in the session's sandbox. What the config sends to the host is refused or asked about.
 //!
 //! In the sandbox a command is started as one that outlives its connection, then followed: whoever waits too long gets a
 //! name to come back with, and whoever leaves takes the command with them. Where `process` is closed, the command is
@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use clawpen_rules::approval::Decision;
 use clawpen_rules::approval::in_sandbox::InSandbox;
 use clawpen_rules::approval::settings::ExecSettings;
 use clawpen_rules::container::exec::{Elevation as Unelevated, ExecPlace, ExecRequest, ExecSpec};
@@ -27,9 +28,9 @@ use super::desk::{ToolRequest, Turn, Watch};
 use super::failure::{NeedsApproval, ToolCallError};
 use super::runs::Run;
 use super::stop::{Bell, Rung, Stop};
-use super::{Tally, ask, host, policy};
+use super::{Tally, ask, policy};
 use crate::channel::{AttachEnd, Channel, Command, ExecIo, Order};
-use crate::exec_question::{self, CallFacts, CommandQuestion, DoorSandbox, Outcome};
+use crate::exec_question::{self, CallFacts, CommandQuestion, DoorSandbox, HostAnswer, Outcome};
 use crate::explain::Question;
 use crate::host_files::RealFiles;
 use crate::registry::Identity;
@@ -93,14 +94,27 @@ pub(super) fn run(turn: &Turn<'_>, request: &mut ToolRequest<'_>) -> Result<Answ
         Outcome::Refused { refusal, change } => {
             Err(refused(ToolCallError::Denied(with_changes(refusal.to_string(), &[change]))))
         }
-        Outcome::Host(host) => {
-            host::run(turn, &call, (&host, &answer.cwd)).map_err(|error| match error {
-                error @ (ToolCallError::Denied(_) | ToolCallError::NeedsApproval(_)) => {
-                    refused(error)
-                }
-                error => error,
-            })
-        }
+        Outcome::Host(host) => Err(refused(on_host(&call, &host, &answer.cwd))),
+    }
+}
+
+/// A command that the config sends out of the sandbox. This line runs nothing there: it could neither end such a command
+/// nor wait for a person.
+fn on_host(call: &ExecCall, host: &HostAnswer, cwd: &str) -> ToolCallError {
+    let denied = |reason: String| ToolCallError::Denied(with_changes(reason, &host.changes));
+    match &host.decision {
+        Decision::Refuse(reason) => denied(reason.to_string()),
+        Decision::Ask(reasons) => ToolCallError::NeedsApproval(Box::new(NeedsApproval {
+            command: call.command.clone(),
+            cwd: cwd.to_owned(),
+            host: "gateway",
+            reasons: reasons.iter().map(ToString::to_string).collect(),
+            changes: host.changes.clone(),
+        })),
+        Decision::Run(reason) => ToolCallError::Denied(format!(
+            "the command may run on the host ({reason}), but tools of agents run nothing there yet; take `tools.exec.host` \
+             out of the config, and it runs in the sandbox"
+        )),
     }
 }
 
@@ -246,16 +260,24 @@ impl Running<'_> {
         (wait, identity): (Duration, Identity),
         (request, tally): (&mut ToolRequest<'_>, &mut Tally),
     ) -> Result<Answer, ToolCallError> {
+        // Before the command: what cannot be watched is not started.
+        let bell = Bell::new(request.stop, Some(wait)).map_err(ToolCallError::Watch)?;
         let started = channel
             .start(&self.planned.command, KEPT_BYTES)
             .map_err(ToolCallError::sandbox("start the command"))?;
         if wait.is_zero() {
             return Ok(self.goes_on(started, identity, ("", 0)));
         }
-        let bell = Bell::new(request.stop, Some(wait)).map_err(ToolCallError::Watch)?;
         let mut follow = Follow::new(&bell, request.watch);
-        let end = channel.attach(started.process, 0, StdinMode::Null, &mut follow);
-        match end.map_err(ToolCallError::sandbox("follow the command"))? {
+        let end = match channel.attach(started.process, 0, StdinMode::Null, &mut follow) {
+            Ok(end) => end,
+            Err(error) => {
+                // Nobody has its name yet. If it cannot be ended either, its time-out does it.
+                let _unreachable = channel.kill(started.process, SIGKILL, Reach::Tree);
+                return Err(ToolCallError::sandbox("follow the command")(error));
+            }
+        };
+        match end {
             AttachEnd::Exited(exited) => {
                 let _kept = channel.forget(started.process);
                 self.ended(exited, follow, tally)

@@ -13,7 +13,6 @@ use crate::channel::CallError;
 use crate::config_store::StoreError;
 use crate::database::DatabaseError;
 use crate::explain::QuestionError;
-use crate::host_exec::RunError;
 use crate::tools::ToolError;
 
 /// A call of a tool failed or was refused.
@@ -48,8 +47,6 @@ pub enum ToolCallError {
     Denied(String),
     #[error("{0}")]
     NeedsApproval(Box<NeedsApproval>),
-    #[error("the command was not run on the host")]
-    Host(#[source] RunError),
     #[error("cannot {what}")]
     Sandbox {
         what: &'static str,
@@ -128,7 +125,6 @@ impl ToolCallError {
             Self::Tool(_) | Self::NoProcess { .. } | Self::Process(_) => "tool",
             Self::Elevated(_) | Self::Denied(_) => "denied",
             Self::NeedsApproval(_) => "needs-approval",
-            Self::Host(_) => "host",
             Self::Cancelled => "cancelled",
             Self::Watch(_) => "internal",
         }

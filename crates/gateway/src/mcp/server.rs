@@ -21,9 +21,8 @@ use super::{Admin, Backroom, Settings, admin, answer};
 
 /// The channel of `tools.elevated.allowFrom` for this door.
 const PROVIDER: &str = "mcp";
-/// Over HTTP, the headers that choose session and agent.
+/// Over HTTP, the header that names a session.
 const SESSION_HEADER: &str = "clawpen-session";
-const AGENT_HEADER: &str = "clawpen-agent";
 /// Where the workspace's files are found as resources.
 const FILES: &str = "pen://workspace/";
 /// Files listed.
@@ -48,10 +47,12 @@ impl Server {
     /// Whose session a client is. Its name is what it says of itself: enough for a session of its own, never an id.
     fn who(&self, context: &RequestContext<RoleServer>) -> Who {
         let client = context.client_info().map(|info| info.name);
-        // What the door was opened with comes first; over HTTP a client that has shown the token may choose.
-        let agent = self.settings.agent.clone().or_else(|| header(context, AGENT_HEADER));
-        let session = self.settings.session.clone().or_else(|| header(context, SESSION_HEADER));
-        let session = session.or_else(|| Some(session_of(client.as_deref().unwrap_or_default())));
+        // What the door was opened with comes first. A client only ever names a session of this door's own: a person's
+        // session may have been let out of the sandbox, and another agent may have a looser one.
+        let agent = self.settings.agent.clone();
+        let named = || header(context, SESSION_HEADER).or_else(|| client.clone());
+        let session = self.settings.session.clone();
+        let session = session.or_else(|| Some(session_of(&named().unwrap_or_default())));
         Who {
             session,
             agent,
@@ -88,6 +89,11 @@ impl Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
         let who = self.who(&context);
+        // Each call that waits holds descriptors and its arguments.
+        let Ok(_waits) = Arc::clone(&self.backroom.queue).try_acquire_owned() else {
+            let busy = "too many calls at once; try again when some have ended";
+            return Err(ErrorData::internal_error(busy, None));
+        };
         let stop =
             Stop::new().map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         // Whoever drops this future has left: the command must not stay.
@@ -313,6 +319,9 @@ mod tests {
             ("Visual Studio Code", "mcp-visual-studio-code"),
             ("", "mcp"),
             ("../../x:y", "mcp-x-y"),
+            // Nobody gets a session that is a person's by naming it.
+            ("main", "mcp-main"),
+            ("agent:main:main", "mcp-agent-main-main"),
             ("\u{202e}", "mcp"),
         ] {
             assert_eq!(session_of(client), expected);

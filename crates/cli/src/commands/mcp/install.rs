@@ -26,7 +26,12 @@ pub(super) fn run(args: &InstallArgs, output: &Output) -> Result<Outcome, Comman
     let program = std::env::current_exe()?;
     let program = program.to_str().ok_or_else(|| question("our own path is no UTF-8"))?.to_owned();
     let home = std::env::home_dir().ok_or_else(|| question("there is no home directory"))?;
-    let place = place(args, &home, &std::env::current_dir()?);
+    let here = std::env::current_dir()?;
+    let place = place(args, &home, &here);
+    match (args.client, args.user) {
+        (Client::Codex, _) | (_, true) => {}
+        (Client::Claude | Client::Cursor | Client::Vscode, false) => refuse_links(&place, &here)?,
+    }
     let old = match fs::read_to_string(&place) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -48,6 +53,24 @@ pub(super) fn run(args: &InstallArgs, output: &Output) -> Result<Outcome, Comman
         (old, false) => write(&place, old.as_deref(), &text)?,
     };
     report(args, output, &Done { place: &place, entry: &entry, backup, is_new })
+}
+
+/// A project's files may be anybody's: a link among them must not lead our writing elsewhere. What is the user's own may be
+/// kept behind links.
+fn refuse_links(place: &Path, here: &Path) -> Result<(), CommandError> {
+    let Ok(rest) = place.strip_prefix(here) else { return Ok(()) };
+    let mut path = here.to_owned();
+    for name in rest.components() {
+        path.push(name);
+        if let Ok(target) = fs::read_link(&path) {
+            let [path, target] = [&path, &target].map(|path| safe(&path.to_string_lossy()));
+            let what = format!(
+                "`{path}` is a link to `{target}`, and the project may not choose what is written; remove the link, or use --user"
+            );
+            return Err(CommandError::Question { what });
+        }
+    }
+    Ok(())
 }
 
 struct Done<'a> {
@@ -273,6 +296,20 @@ mod tests {
         let fresh: Value =
             serde_json::from_str(&entry(Client::Vscode).merged_with(None).unwrap()).unwrap();
         assert_eq!(fresh["servers"]["clawpen"]["type"], "stdio");
+    }
+
+    #[test]
+    fn a_project_does_not_choose_what_is_written() {
+        let here = tempfile::tempdir().unwrap();
+        let here = here.path();
+        fs::create_dir(here.join(".cursor")).unwrap();
+        assert!(refuse_links(&here.join(".cursor/mcp.json"), here).is_ok());
+        std::os::unix::fs::symlink("/elsewhere", here.join(".vscode")).unwrap();
+        std::os::unix::fs::symlink("../victim.json", here.join(".mcp.json")).unwrap();
+        for name in [".vscode/mcp.json", ".mcp.json"] {
+            let refused = refuse_links(&here.join(name), here).unwrap_err().to_string();
+            assert!(refused.contains("is a link to"), "{refused}");
+        }
     }
 
     #[test]
