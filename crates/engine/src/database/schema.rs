@@ -153,6 +153,9 @@ const V2: &str = "
 
 /// The steps a file has seen; fails if it is no file of ours.
 pub(super) fn version(connection: &Connection) -> Result<u32, DatabaseFailure> {
+    // All of it at one moment: a file that another process is just making must not look like half of one.
+    let moment = connection.is_autocommit().then(|| connection.unchecked_transaction());
+    let _moment = moment.transpose().map_err(DatabaseFailure::of)?;
     let number = |sql| connection.query_row(sql, [], |row| row.get::<_, u32>(0));
     let version = number("PRAGMA user_version").map_err(DatabaseFailure::of)?;
     let application = number("PRAGMA application_id").map_err(DatabaseFailure::of)?;

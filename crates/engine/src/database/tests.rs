@@ -33,6 +33,26 @@ fn a_new_database_is_private_and_survives_a_second_open() {
 }
 
 #[test]
+fn whoever_opens_a_file_that_another_is_just_making_finds_it_whole() {
+    for _ in 0..60 {
+        let state = state();
+        let together = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                together.wait();
+                Database::open(state.path()).unwrap();
+            });
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    together.wait();
+                    while Database::open_existing(state.path()).unwrap().is_none() {}
+                });
+            }
+        });
+    }
+}
+
+#[test]
 fn a_question_makes_nothing() {
     let state = state();
     assert!(Database::open_existing(state.path()).unwrap().is_none());
