@@ -19,11 +19,12 @@ use clawpen_rules::workspace::seeds::Standing;
 use clawpen_wire::explain as wire;
 
 use crate::config_store::Store;
+use crate::error_text::chain;
 use crate::exec_question;
 use crate::host_files::OneLook;
 use crate::known_places;
 use crate::session_store;
-use crate::workspaces::{Wanted, Workspaces, chain};
+use crate::workspaces::{Wanted, Workspaces};
 
 /// Where the reference's documentation of all this is.
 const DOCS_URL: &str = "https://docs.openclaw.ai/sandbox";

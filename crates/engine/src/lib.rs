@@ -12,6 +12,7 @@ pub mod channel;
 pub mod clock;
 pub mod config_store;
 pub mod database;
+mod error_text;
 pub mod exec_question;
 pub mod explain;
 pub mod facts;

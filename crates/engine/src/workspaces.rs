@@ -46,6 +46,7 @@ use self::record::{Locked, Record};
 use self::skills::Sync;
 use self::trash::{About, Trash, TrashId, TrashKind};
 use crate::config_store::Store;
+use crate::error_text::chain;
 use crate::faults;
 
 /// The workspace of one sandbox, decided.
@@ -383,11 +384,6 @@ fn ensure_agents_own(path: &Path, owner: Option<(u32, u32)>) -> Result<(), Works
         beneath::set_owner(directory.as_fd(), uid, gid).map_err(failed())?;
     }
     Ok(())
-}
-
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |error| error.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! Why a tool call did nothing, as the model reads it.
 
-use std::error::Error;
-
 use clawpen_rules::container::exec::ExecRefused;
 use clawpen_rules::elevated::level::ElevationRefused;
 use clawpen_rules::tools::arguments::BadArguments;
@@ -12,6 +10,7 @@ use crate::audit::AuditError;
 use crate::channel::CallError;
 use crate::config_store::StoreError;
 use crate::database::DatabaseError;
+use crate::error_text::chain;
 use crate::explain::QuestionError;
 use crate::tools::ToolError;
 
@@ -99,18 +98,7 @@ impl ToolCallError {
 
     /// The whole chain in one text, as a model reads it.
     pub fn for_model(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = self.source();
-        while let Some(next) = cause {
-            let next_text = next.to_string();
-            // A transparent layer says the same again.
-            if !text.ends_with(&next_text) {
-                text.push_str(": ");
-                text.push_str(&next_text);
-            }
-            cause = next.source();
-        }
-        text
+        chain(self)
     }
 
     /// A word for programs.

@@ -19,6 +19,7 @@ use super::lock::NameLock;
 use super::{EnsureError, Lifecycle};
 use crate::backend::docker::{self, DockerFailure, Endpoint, Sight};
 use crate::backend::{docker_home, native};
+use crate::error_text::chain;
 use crate::process_identity::Living;
 use crate::registry::{Holder, Identity, Row, State};
 
@@ -231,16 +232,4 @@ impl Lifecycle<'_> {
         found.survivors.extend(taken);
         Ok(())
     }
-}
-
-/// An error with its causes, on one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

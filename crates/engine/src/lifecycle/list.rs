@@ -8,10 +8,10 @@ use std::time::Duration;
 use clawpen_rules::reuse::State as Running;
 
 use super::current::{Current, Currents};
-use super::janitor::chain;
 use super::{EnsureError, Lifecycle, Recovered};
 use crate::backend::docker::{DockerBackend, ImageState, Sight};
 use crate::backend::{docker, docker_home};
+use crate::error_text::chain;
 use crate::process_identity::{self, Living};
 use crate::registry::{Foreign, Identity, Kind, Liveness, Row, State};
 

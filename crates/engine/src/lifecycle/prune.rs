@@ -10,8 +10,8 @@ use clawpen_rules::prune::{self, Lifetime, Prune, RemoveReason};
 use clawpen_rules::reuse::Activity;
 use clawpen_rules::timestamp::{Moment, Timestamp};
 
-use super::janitor::chain;
 use super::{EnsureError, Lifecycle};
+use crate::error_text::chain;
 use crate::registry::{InFlight, RegistryError, Row, State};
 
 /// At most so often by itself.

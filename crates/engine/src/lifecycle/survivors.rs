@@ -5,8 +5,8 @@
 //! never takes anybody's word for a container being proven: that is found out before the next call.
 
 use super::about::About;
-use super::janitor::chain;
 use crate::backend::{Engines, docker_home, native};
+use crate::error_text::chain;
 use crate::registry::{Identity, Survivor};
 
 /// What was found.

@@ -42,7 +42,7 @@ pub(crate) fn spec() -> PenSpec {
     };
     let mut root = vec![bind("/usr"), MountStep::Proc { target: "/proc".into() }];
     root.push(MountStep::Device { source: "/dev/null".into(), target: "/dev/null".into() });
-    for (target, size) in [("/work", 1 << 22), ("/run", 1 << 24)] {
+    for (target, size) in [("/pen", 1 << 22), ("/run", 1 << 24)] {
         root.push(MountStep::Tmpfs {
             target: target.into(),
             size,
@@ -68,7 +68,7 @@ pub(crate) fn spec() -> PenSpec {
     let serve = ServePlan {
         lifetime: Lifetime::UntilDisconnect,
         user: Credentials { uid: 1000, gid: 1000, groups: Vec::new() },
-        workdir: "/work".into(),
+        workdir: "/pen".into(),
         env: vec![EnvVar { name: "PATH".into(), value: "/usr/bin:/bin".into() }],
         rlimits: Vec::new(),
         umask: 0o022,
@@ -83,7 +83,7 @@ pub(crate) fn spec() -> PenSpec {
             }],
             tcp: true,
         },
-        roots: ["/work", "/run"]
+        roots: ["/pen", "/run"]
             .map(|path| FileRoot { path: path.into(), access: RootAccess::Write })
             .to_vec(),
         caps: ServeCaps::default(),

@@ -1,7 +1,5 @@
 //! Why a tool did nothing, or not all of it.
 
-use std::error::Error as _;
-
 use clawpen_rules::tools::arguments::BadArguments;
 use clawpen_rules::tools::edit::EditRefused;
 use clawpen_rules::tools::patch::PatchRefused;
@@ -9,6 +7,7 @@ use clawpen_rules::tools::place::PathRefused;
 use clawpen_rules::tools::read::ReadRefused;
 
 use crate::channel::{CallError, Failure};
+use crate::error_text::chain;
 
 /// A tool's call failed.
 #[derive(Debug, thiserror::Error)]
@@ -95,17 +94,6 @@ impl ToolError {
 
     /// The whole chain in one text, as a model reads it.
     pub fn for_model(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = self.source();
-        while let Some(next) = cause {
-            let next_text = next.to_string();
-            // A transparent layer says the same again.
-            if !text.ends_with(&next_text) {
-                text.push_str(": ");
-                text.push_str(&next_text);
-            }
-            cause = next.source();
-        }
-        text
+        chain(self)
     }
 }

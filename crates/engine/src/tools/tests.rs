@@ -20,7 +20,7 @@ fn a_file_is_written_read_edited_and_listed() {
     let write = json!({ "file_path": "dir/f.txt", "content": "one\ntwo\n" });
     assert_eq!(pen.ok(FileTool::Write, write), "Wrote 8 bytes to dir/f.txt");
     assert_eq!(pen.ok(FileTool::Read, json!({ "path": "@dir/f.txt" })), "one\ntwo\n");
-    let ranged = json!({ "path": "/work/dir/f.txt", "limit": 1 });
+    let ranged = json!({ "path": "/pen/dir/f.txt", "limit": 1 });
     assert_eq!(
         pen.ok(FileTool::Read, ranged),
         "one\n\n[1 more lines. To go on, read with offset=2.]"
@@ -250,7 +250,7 @@ impl Pen {
     }
 
     fn tools(&mut self) -> Tools<'_> {
-        Tools::new(&mut self.channel, Settings::new("/work"))
+        Tools::new(&mut self.channel, Settings::new("/pen"))
     }
 
     #[track_caller]
