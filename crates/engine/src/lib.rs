@@ -3,14 +3,17 @@
 //! Never prints, never decides.
 #![forbid(unsafe_code)]
 
+pub mod agents;
 pub mod approvals_file;
 pub mod audit;
 pub mod backend;
 pub mod call;
 pub mod channel;
 pub mod clock;
+pub mod config_file;
 pub mod config_store;
 pub mod database;
+pub mod devices;
 pub mod exec_question;
 pub mod explain;
 pub mod facts;
@@ -28,7 +31,9 @@ pub mod program_files;
 pub mod random;
 pub mod registry;
 pub mod seccomp;
+pub mod session_entries;
 pub mod session_store;
+pub mod state_file;
 pub mod supervisor_image;
 pub mod terminal;
 pub mod transfer;

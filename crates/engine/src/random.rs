@@ -27,7 +27,7 @@ pub(crate) fn short_id() -> String {
 
 /// 24 bytes as base64url, as the reference makes them. This one is a secret: it comes from the kernel
 /// or not at all.
-pub(crate) fn token() -> io::Result<String> {
+pub fn token() -> io::Result<String> {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut token = String::with_capacity(32);
     let mut bytes = [0; 24];

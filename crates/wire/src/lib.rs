@@ -8,6 +8,8 @@
 pub mod audit;
 #[cfg(feature = "json")]
 pub mod explain;
+#[cfg(feature = "json")]
+pub mod gateway;
 pub mod pen;
 #[cfg(feature = "json")]
 pub mod repair;
