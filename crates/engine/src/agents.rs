@@ -163,9 +163,9 @@ pub fn delete(
     let (config, locations) = (&sound.store.loaded.config, &sound.store.locations);
     let id = rule::decide_delete(config, id)?;
     let workspace = locations.agent_workspace(config, &id).value;
-    let is_shared = rule::all(config, &[]).iter().any(|other| {
-        *other != id && locations.agent_workspace(config, other).value == workspace
-    });
+    let is_shared = rule::all(config, &[])
+        .iter()
+        .any(|other| *other != id && locations.agent_workspace(config, other).value == workspace);
     let mut removed = 0;
     config_file::write(around, Base::Now, now, |old| {
         rule::decide_delete(&old.store.loaded.config, id.as_str())?;

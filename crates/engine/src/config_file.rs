@@ -69,19 +69,24 @@ pub enum WriteError<E> {
     Asker(E),
 }
 
-/// Looks at the config.
+/// Looks at the config. What is loaded is the very text whose hash is given.
 pub fn view(around: &Surroundings) -> Result<View, StoreError> {
-    let (locations, opened) = match around.open() {
-        Ok(store) => (store.locations.clone(), Ok(store)),
+    let locations = around.locations()?;
+    let text = fs::read_to_string(&locations.config).ok();
+    let opened = match &text {
+        Some(text) => around.open_as_if(text),
+        // Not there, or not readable: the loader says which.
+        None => around.open(),
+    };
+    let state = match opened {
+        Ok(store) => Ok(sound(store, text.as_deref())),
         Err(StoreError::Load(failure)) => match failure.error {
-            LoadError::Invalid(invalid) => (failure.locations, Err(invalid.findings)),
+            LoadError::Invalid(invalid) => Err(invalid.findings),
             LoadError::Unreadable { .. } => return Err(StoreError::Load(failure)),
         },
         Err(error) => return Err(error),
     };
-    let text = fs::read_to_string(&locations.config).ok();
     let hash = FileHash::of(text.as_deref().unwrap_or_default());
-    let state = opened.map(|store| sound(store, text.as_deref()));
     Ok(View { path: locations.config, text, hash, state })
 }
 
@@ -128,12 +133,18 @@ pub fn write<E>(
         Ok(store) => sound(store, Some(&text)),
         Err(StoreError::Load(failure)) => match failure.error {
             LoadError::Invalid(invalid) => return Err(WriteError::Invalid(invalid.findings)),
-            LoadError::Unreadable { .. } => return Err(WriteError::Store(StoreError::Load(failure))),
+            LoadError::Unreadable { .. } => {
+                return Err(WriteError::Store(StoreError::Load(failure)));
+            }
         },
         Err(error) => return Err(WriteError::Store(error)),
     };
     means(&new.shown, &shown::with_defaults(&wanted))
         .map_err(|key| WriteError::Elsewhere { key, path: view.path.clone() })?;
+    // The reference takes no lock; what it wrote meanwhile must not be lost.
+    if fs::read_to_string(&locations.config).ok() != view.text {
+        return Err(WriteError::Stale(SetRefusal::Changed));
+    }
     keep_backup(&target, view.text.as_deref())?;
     state_file::replace(&target, &text)?;
     Ok(new)

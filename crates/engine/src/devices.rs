@@ -171,8 +171,8 @@ impl Devices {
         role: Role,
         now_ms: u64,
     ) -> Result<Option<Issued>, StateFileError> {
-        let token = random::token()
-            .map_err(state_file::failed("read", Path::new("/dev/urandom")))?;
+        let token =
+            random::token().map_err(state_file::failed("read", Path::new("/dev/urandom")))?;
         let mut issued = None;
         self.change_paired(|paired| {
             let Some(device) = paired.get_mut(device_id) else { return };

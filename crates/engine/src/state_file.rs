@@ -115,8 +115,7 @@ fn stage(path: &Path, text: &str) -> Result<PathBuf, StateFileError> {
     name.push(format!(".{}", random::short_id()));
     let staged = path.with_file_name(name);
     let write = || {
-        let mut file =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&staged)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&staged)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()
     };

@@ -79,11 +79,7 @@ pub(crate) struct Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        Self {
-            attempts: 10,
-            window: Duration::from_secs(60),
-            lockout: Duration::from_secs(300),
-        }
+        Self { attempts: 10, window: Duration::from_secs(60), lockout: Duration::from_secs(300) }
     }
 }
 
@@ -145,11 +141,8 @@ impl Throttle {
             };
             counts.retain(|_, count| !is_over(count));
         }
-        let count = counts.entry(guesser).or_insert(Count {
-            failures: 0,
-            since: now,
-            locked_until: None,
-        });
+        let count =
+            counts.entry(guesser).or_insert(Count { failures: 0, since: now, locked_until: None });
         let is_unlocked = count.locked_until.is_some_and(|until| until <= now);
         if is_unlocked || now.duration_since(count.since) > self.patience.window {
             *count = Count { failures: 0, since: now, locked_until: None };

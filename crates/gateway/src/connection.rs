@@ -61,7 +61,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, socket: WebSocket, arrival: Arriv
             drop(arrival.stranger);
             let session = Session::new(&connection, &login, &peer, outbox.clone());
             enter(&shared, &session, &login, &request_id).await;
-            read(&shared, &session, &mut stream, &writer).await;
+            read(&shared, &session, &mut stream).await;
             leave(&shared, &session, &login);
         }
         // Refused or gone: whoever refused has said so.
@@ -70,14 +70,14 @@ pub(crate) async fn serve(shared: Arc<Shared>, socket: WebSocket, arrival: Arriv
     }
     drop(outbox);
     // The last frames leave, or the client does not take them.
-    let _ = tokio::time::timeout(FAREWELL, writer).await;
+    let abort = writer.abort_handle();
+    if tokio::time::timeout(FAREWELL, writer).await.is_err() {
+        abort.abort();
+    }
 }
 
 /// Writes what is queued; ends with a close frame or with the queue.
-async fn write(
-    sink: &mut (impl futures_util::Sink<Message> + Unpin),
-    inbox: &mut Inbox,
-) {
+async fn write(sink: &mut (impl futures_util::Sink<Message> + Unpin), inbox: &mut Inbox) {
     while let Some(out) = inbox.receiver.recv().await {
         match out {
             Out::Text(text) => {
@@ -193,7 +193,8 @@ fn hello(shared: &Shared, session: &Session, login: &Login, health: &Value) -> V
         scope.and_then(|at| at.node.as_str().map(str::to_owned))
     });
     let scope = scope.unwrap_or_else(|| "per-sender".to_owned());
-    let main = if scope == "global" { "global".to_owned() } else { format!("agent:{default}:main") };
+    let main =
+        if scope == "global" { "global".to_owned() } else { format!("agent:{default}:main") };
     let mut hello = json!({
         "type": "hello-ok",
         "protocol": login.protocol,
@@ -259,16 +260,26 @@ fn entry(session: &Session, login: &Login, reason: &str) -> Value {
     entry
 }
 
-/// Reads requests until the connection ends.
+/// Reads requests until the connection ends, or is told to.
 async fn read(
     shared: &Arc<Shared>,
     session: &Session,
     stream: &mut (impl futures_util::Stream<Item = Result<Message, axum::Error>> + Unpin),
-    writer: &tokio::task::JoinHandle<()>,
 ) {
-    while !writer.is_finished() {
-        let Some(text) = next_text(stream).await else { return };
-        dispatch::frame(shared, session, &text).await;
+    loop {
+        tokio::select! {
+            biased;
+            () = session.outbox.over() => {
+                // The client answers the close frame, or is not waited for.
+                let rest = async { while next_text(stream).await.is_some() {} };
+                let _ = tokio::time::timeout(FAREWELL, rest).await;
+                return;
+            }
+            text = next_text(stream) => match text {
+                Some(text) => dispatch::frame(shared, session, &text).await,
+                None => return,
+            },
+        }
     }
 }
 

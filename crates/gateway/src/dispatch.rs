@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use clawpen_rules::access::connect::Peer;
 use clawpen_rules::access::{self, Access, Role, Scope, Scopes};
-use clawpen_wire::gateway::{
-    self, ErrorShape, MAX_UNAUTHORIZED, Request, close, params, shape,
-};
+use clawpen_wire::gateway::{self, ErrorShape, MAX_UNAUTHORIZED, Request, close, params, shape};
 use serde_json::Value;
 
 use crate::handshake::Login;
@@ -157,6 +155,7 @@ fn call(shared: &Shared, caller: &Caller, request: &Request) -> Result<Value, Er
         "config.apply" => config::apply(shared, caller, params),
         "config.patch" => config::patch(shared, caller, params),
         "config.schema" => Ok(config::schema()),
+        "config.schema.lookup" => config::lookup(params),
         "exec.approvals.get" => exec_approvals::get(shared),
         "exec.approvals.set" => exec_approvals::set(shared, params),
         "agents.list" => agents::list(shared),

@@ -190,7 +190,8 @@ impl Attempt<'_> {
                 Ok(())
             }
             WithoutDevice::ControlUiNeedsDevice => {
-                let what = "control ui requires device identity (use HTTPS or localhost secure context)";
+                let what =
+                    "control ui requires device identity (use HTTPS or localhost secure context)";
                 let details = json!({ "code": "CONTROL_UI_DEVICE_IDENTITY_REQUIRED" });
                 Err(ErrorShape::invalid(what).with_details(details).into())
             }
@@ -213,7 +214,8 @@ impl Attempt<'_> {
             signed_at: device["signedAt"].as_f64().map_or(0, whole),
             nonce: text("nonce"),
         };
-        let token = ["token", "deviceToken", "bootstrapToken"].iter().find_map(|key| self.auth(key));
+        let token =
+            ["token", "deviceToken", "bootstrapToken"].iter().find_map(|key| self.auth(key));
         let signed = Signed {
             client_id: &self.client.id,
             client_mode: &self.client.mode,
@@ -287,8 +289,7 @@ impl Attempt<'_> {
                 let request = devices.ask(&asking, repair, now_ms()).map_err(fail)?;
                 let id = request["requestId"].clone();
                 self.shared.hub.broadcast("device.pair.requested", &request, Slow::Drop);
-                let details =
-                    json!({ "code": "PAIRING_REQUIRED", "requestId": id, "reason": reason.as_str() });
+                let details = json!({ "code": "PAIRING_REQUIRED", "requestId": id, "reason": reason.as_str() });
                 let error = ErrorShape::invalid("pairing required").with_details(details);
                 return Err(ErrorShape { code: ErrorCode::NotPaired, ..error }.into());
             }

@@ -155,7 +155,10 @@ async fn invoke(shared: &Arc<Shared>, caller: Caller, request: Request) -> Respo
     let Ok(body): Result<Bytes, _> = body else { return bad("the body is larger than 2 MiB") };
     let body: Value = match serde_json::from_slice(&body) {
         Ok(body) => body,
-        Err(error) => return bad(&format!("the body is no valid JSON: {error}")),
+        Err(error) => {
+            let start: String = String::from_utf8_lossy(&body).chars().take(40).collect();
+            return bad(&format!("\"{start}\" is no valid JSON: {error}"));
+        }
     };
     let Some(tool) = body["tool"].as_str().map(str::trim).filter(|tool| !tool.is_empty()) else {
         return bad("tools.invoke requires body.tool");

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use clawpen_rules::access::{self, Access, Role, Scopes};
 use clawpen_wire::gateway::{self, EventPlace, MAX_BUFFERED_BYTES, StateVersion, close};
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::presence::{self, Presence};
 
@@ -25,6 +25,7 @@ pub(crate) enum Out {
 pub(crate) struct Outbox {
     sender: mpsc::UnboundedSender<Out>,
     queued: Arc<AtomicUsize>,
+    over: Arc<Notify>,
 }
 
 /// The other end of it.
@@ -36,7 +37,8 @@ pub(crate) struct Inbox {
 pub(crate) fn queue() -> (Outbox, Inbox) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let queued = Arc::new(AtomicUsize::new(0));
-    (Outbox { sender, queued: queued.clone() }, Inbox { receiver, queued })
+    let over = Arc::new(Notify::new());
+    (Outbox { sender, queued: queued.clone(), over }, Inbox { receiver, queued })
 }
 
 impl Inbox {
@@ -62,6 +64,12 @@ impl Outbox {
     pub(crate) fn close(&self, code: u16, reason: &str) {
         // A queue whose reader is gone belongs to a connection that is closed already.
         let _ = self.sender.send(Out::Close(code, gateway::close_reason(reason)));
+        self.over.notify_one();
+    }
+
+    /// Waits until the connection is told to end.
+    pub(crate) async fn over(&self) {
+        self.over.notified().await;
     }
 
     fn push(&self, text: String, slow: Slow) {

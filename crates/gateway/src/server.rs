@@ -22,8 +22,8 @@ use clawpen_rules::access::listen::{
     self, Bind, Listen, ListenRefusal, Said, Secret, Unconfigured,
 };
 use clawpen_rules::config::Config;
-use clawpen_rules::config::tree::Node;
 use clawpen_rules::config::patch;
+use clawpen_rules::config::tree::Node;
 use clawpen_rules::timestamp::Timestamp;
 use clawpen_wire::gateway::{HANDSHAKE_TIMEOUT_MS, TICK_INTERVAL_MS, close};
 use serde_json::{Value, json};
@@ -80,7 +80,9 @@ pub enum StartError {
     Config(StoreError),
     #[error(transparent)]
     Refused(ListenRefusal),
-    #[error("another gateway instance is already listening on port {port}; stop it or choose another port")]
+    #[error(
+        "another gateway instance is already listening on port {port}; stop it or choose another port"
+    )]
     Taken { port: u16 },
     #[error("cannot listen on `{address}`: {cause}")]
     Listen {
@@ -267,8 +269,7 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
 
 fn origins(config: &Config) -> OriginRules {
     let allowed = config.at(&["gateway", "controlUi", "allowedOrigins"]);
-    let fallback =
-        config.at(&["gateway", "controlUi", "dangerouslyAllowHostHeaderOriginFallback"]);
+    let fallback = config.at(&["gateway", "controlUi", "dangerouslyAllowHostHeaderOriginFallback"]);
     OriginRules {
         allowed: allowed.and_then(|at| at.strings()).unwrap_or_default(),
         host_header_counts: fallback.is_some_and(|at| at.node.as_bool() == Some(true)),
@@ -281,7 +282,8 @@ fn patience(config: &Config) -> Patience {
         let at = config.at(&["gateway", "auth", "rateLimit", key])?;
         format!("{:.0}", at.node.as_number()?).parse::<u64>().ok().filter(|number| *number > 0)
     };
-    let duration = |key: &str, built_in: Duration| number(key).map_or(built_in, Duration::from_millis);
+    let duration =
+        |key: &str, built_in: Duration| number(key).map_or(built_in, Duration::from_millis);
     let attempts = number("maxAttempts").and_then(|number| u32::try_from(number).ok());
     Patience {
         attempts: attempts.unwrap_or(built_in.attempts),

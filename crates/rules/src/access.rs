@@ -220,7 +220,11 @@ pub fn decide(method: &str, role: Role, scopes: &Scopes) -> Access {
         }
         (Need::NodeRole, Role::Operator) | (Need::Scope(_), Role::Node) => Access::WrongRole(role),
         (Need::Scope(scope), Role::Operator) => {
-            if scopes.covers(scope) { Access::Allowed } else { Access::Missing(scope) }
+            if scopes.covers(scope) {
+                Access::Allowed
+            } else {
+                Access::Missing(scope)
+            }
         }
     }
 }
@@ -264,7 +268,10 @@ mod tests {
         check("skills.bins", &["operator.admin"], Access::WrongRole(Role::Operator));
         check("a.method.nobody.listed", &["operator.write"], Access::Missing(Scope::Admin));
         check("device.pair.approve", &["operator.admin"], Access::Allowed);
-        assert_eq!(decide("agents.list", Role::Node, &Scopes::none()), Access::WrongRole(Role::Node));
+        assert_eq!(
+            decide("agents.list", Role::Node, &Scopes::none()),
+            Access::WrongRole(Role::Node)
+        );
     }
 
     #[track_caller]
@@ -294,10 +301,7 @@ mod tests {
     fn a_token_lists_what_its_scopes_include() {
         let admin = Scopes::of(["operator.admin", "operator.root", "OPERATOR.READ"]);
         assert_eq!(admin.words(), ["operator.admin"]);
-        assert_eq!(
-            admin.expanded().words(),
-            ["operator.admin", "operator.read", "operator.write"]
-        );
+        assert_eq!(admin.expanded().words(), ["operator.admin", "operator.read", "operator.write"]);
         assert!(admin.covers_all(&Scopes::of(["operator.pairing", "operator.write"])));
         assert!(!Scopes::of(["operator.write"]).covers_all(&admin));
     }

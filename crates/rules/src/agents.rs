@@ -30,6 +30,8 @@ pub enum AgentRefusal {
     Stays { id: AgentId },
     #[error("unknown agent id")]
     Unknown,
+    #[error("the config lists its agents in `agents.entries`; change them there")]
+    OtherForm,
     #[error("unsupported file \"{name}\"")]
     File { name: String },
     #[error("the workspace must be an absolute path or start with `~`; found \"{found}\"")]
@@ -46,14 +48,24 @@ pub fn decide_create(config: &Config, name: &str) -> Result<AgentId, AgentRefusa
     if id == AgentId::main() {
         return Err(AgentRefusal::Reserved { id });
     }
+    check_form(config)?;
     if config.agent(&id).is_some() {
         return Err(AgentRefusal::Exists { id });
     }
     Ok(id)
 }
 
-/// Finds an agent that the config lists.
+/// Only the older form of the list is written: a second list beside the newer one would be ignored.
+fn check_form(config: &Config) -> Result<(), AgentRefusal> {
+    match config.at(&["agents", "entries"]) {
+        Some(_) => Err(AgentRefusal::OtherForm),
+        None => Ok(()),
+    }
+}
+
+/// Finds an agent that the config lists and that can be changed.
 pub fn listed(config: &Config, id: &str) -> Result<AgentId, AgentRefusal> {
+    check_form(config)?;
     let id = AgentId::normalize(id);
     if config.agent(&id).is_some() { Ok(id) } else { Err(AgentRefusal::NotFound { id }) }
 }
@@ -114,6 +126,13 @@ mod tests {
         let gone = decide_delete(&config, "main").map_err(|refusal| refusal.to_string());
         assert_eq!(gone, Err("\"main\" cannot be deleted".to_owned()));
         assert_eq!(decide_delete(&config, "bot").unwrap().as_str(), "bot");
+    }
+
+    #[test]
+    fn agents_in_the_newer_form_are_not_changed_here() {
+        let config = config("{agents: {entries: {bot: {}}}}");
+        assert_eq!(decide_create(&config, "new"), Err(AgentRefusal::OtherForm));
+        assert_eq!(listed(&config, "bot"), Err(AgentRefusal::OtherForm));
     }
 
     #[test]

@@ -40,8 +40,7 @@ pub enum FileError {
 pub fn read(workspace: &Path, name: &str) -> Result<Option<Found>, FileError> {
     let path = workspace.join(name);
     let refuse = |why| FileError::Unsafe { name: name.to_owned(), why };
-    let opened =
-        OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(&path);
+    let opened = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(&path);
     let file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -73,7 +72,8 @@ pub fn write(workspace: &Path, name: &str, content: &str) -> Result<(), FileErro
     // Whatever is odd about the old one is said before anything is written.
     read(workspace, name)?;
     let path = workspace.join(name);
-    let mode = fs::symlink_metadata(&path).map_or(0o644, |facts| facts.permissions().mode() & 0o777);
+    let mode =
+        fs::symlink_metadata(&path).map_or(0o644, |facts| facts.permissions().mode() & 0o777);
     let staged = workspace.join(format!(".{name}.{}", random::short_id()));
     let write = || {
         let mut file = OpenOptions::new()
@@ -138,9 +138,11 @@ mod tests {
         std::os::unix::fs::symlink(&secret, workspace.join("SOUL.md")).unwrap();
         fs::hard_link(&secret, workspace.join("USER.md")).unwrap();
         fs::create_dir(workspace.join("TOOLS.md")).unwrap();
-        for (name, why) in
-            [("SOUL.md", "it is a link"), ("USER.md", "it has other names"), ("TOOLS.md", "it is no regular file")]
-        {
+        for (name, why) in [
+            ("SOUL.md", "it is a link"),
+            ("USER.md", "it has other names"),
+            ("TOOLS.md", "it is no regular file"),
+        ] {
             for result in [read(&workspace, name).map(|_| ()), write(&workspace, name, "x")] {
                 let said = result.unwrap_err().to_string();
                 assert_eq!(said, format!("unsafe workspace file \"{name}\" ({why})"));

@@ -40,7 +40,8 @@ impl Ground {
     }
 }
 
-const STAMPED: &str = "meta: { lastTouchedVersion: \"2026.3.28\", lastTouchedAt: \"1970-01-01T00:00:00.000Z\" }";
+const STAMPED: &str =
+    "meta: { lastTouchedVersion: \"2026.3.28\", lastTouchedAt: \"1970-01-01T00:00:00.000Z\" }";
 
 #[test]
 fn a_change_keeps_comments_and_writes_no_defaults() {
@@ -86,6 +87,9 @@ fn a_value_of_another_file_cannot_be_removed_here() {
     let before = ground.text();
     // Adding here is fine, since this file comes last; `deny` would still hold what the other says.
     let refused = ground.merge("{tools: {deny: []}}");
-    assert!(matches!(&refused, Err(WriteError::Elsewhere { key, .. }) if key == "tools.deny"), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(WriteError::Elsewhere { key, .. }) if key == "tools.deny"),
+        "{refused:?}"
+    );
     assert_eq!(ground.text(), before);
 }

@@ -6,7 +6,9 @@ use clawpen_engine::config_file::{self, Base, Sound, WriteError};
 use clawpen_rules::approval::file::SetRefusal;
 use clawpen_rules::config::load::Finding;
 use clawpen_rules::config::redact::{self, NothingToRestore, SENTINEL, Sources};
-use clawpen_rules::config::schema::{json as schema_json, keys};
+use clawpen_rules::config::schema::{
+    Field, ObjectSchema, Others, Presence, Range, Schema, json as schema_json, keys,
+};
 use clawpen_rules::config::tree::{FileId, Node, Value as Tree};
 use clawpen_rules::config::{edit, json5, patch as merge};
 use clawpen_wire::gateway::{COMPATIBLE_RELEASE, ErrorShape};
@@ -61,8 +63,8 @@ fn redacted_text(text: Option<&str>, sound: &Sound) -> Option<String> {
             Err(_) => return Some(rendered(&hidden)),
         }
     }
-    let is_same = json5::parse(&shown, FileId(0))
-        .is_ok_and(|parsed| merge::is_same(&parsed.root, &hidden));
+    let is_same =
+        json5::parse(&shown, FileId(0)).is_ok_and(|parsed| merge::is_same(&parsed.root, &hidden));
     // Comments may repeat a secret, and a key may stand twice with another one.
     let is_clean = !repeats_secret(&shown, &sound.written, &hidden);
     Some(if is_same && is_clean { shown } else { rendered(&hidden) })
@@ -81,12 +83,10 @@ fn repeats_secret(text: &str, written: &Node, hidden: &Node) -> bool {
         (Tree::Array(written), Tree::Array(hidden)) => {
             written.iter().zip(hidden).any(|(one, other)| repeats_secret(text, one, other))
         }
-        (Tree::Object(written), Tree::Object(hidden)) => {
-            written.members().iter().any(|member| {
-                let other = hidden.get(&member.key);
-                other.is_some_and(|other| repeats_secret(text, &member.node, other))
-            })
-        }
+        (Tree::Object(written), Tree::Object(hidden)) => written.members().iter().any(|member| {
+            let other = hidden.get(&member.key);
+            other.is_some_and(|other| repeats_secret(text, &member.node, other))
+        }),
         (_, _) => false,
     }
 }
@@ -176,9 +176,8 @@ fn invalid(findings: &[Finding]) -> ErrorShape {
 }
 
 fn issues(findings: &[Finding]) -> Value {
-    let issues = findings
-        .iter()
-        .map(|finding| json!({ "path": finding.key, "message": finding.message }));
+    let issues =
+        findings.iter().map(|finding| json!({ "path": finding.key, "message": finding.message }));
     Value::Array(issues.collect())
 }
 
@@ -202,12 +201,7 @@ fn shown(sound: &Sound) -> Value {
 }
 
 /// Changes are read at the next call, so nothing restarts; the answer keeps the shape that clients know.
-fn applied(
-    shared: &Shared,
-    (method, kind): (&str, &str),
-    params: &Value,
-    sound: &Sound,
-) -> Value {
+fn applied(shared: &Shared, (method, kind): (&str, &str), params: &Value, sound: &Sound) -> Value {
     let path = &shared.locations.config;
     let mut payload = json!({
         "kind": kind,
@@ -253,6 +247,73 @@ pub(crate) fn schema() -> Value {
         "version": COMPATIBLE_RELEASE,
         "generatedAt": "2026-03-28T00:00:00.000Z",
     })
+}
+
+/// One key of the schema and what stands below it.
+pub(crate) fn lookup(params: &Value) -> Result<Value, ErrorShape> {
+    let path = text(params, "path").trim().trim_matches('.');
+    let found = path.split('.').try_fold(&keys::ROOT, step);
+    let found = found.ok_or_else(|| ErrorShape::invalid("config schema path not found"))?;
+    let mut schema = json!({});
+    if let Some(kind) = kind(found) {
+        schema["type"] = json!(kind);
+    }
+    let object = as_object(found);
+    if object.is_some_and(|object| object.others == Others::Refuse) {
+        schema["additionalProperties"] = json!(false);
+    }
+    let fields = object.map(|object| object.fields).unwrap_or_default();
+    let children: Vec<Value> = fields.iter().map(|field| child(path, field)).collect();
+    Ok(json!({ "path": path, "schema": schema, "children": children }))
+}
+
+/// What a key leads to: a member, any key of a map, or an item of a list.
+fn step(schema: &'static Schema, key: &str) -> Option<&'static Schema> {
+    match schema {
+        Schema::Object(object) => {
+            object.fields.iter().find(|field| field.name == key).map(|field| &field.schema)
+        }
+        Schema::Map(item) => Some(item),
+        Schema::List(item) if key == "*" || key.parse::<usize>().is_ok() => Some(item),
+        Schema::Either(shapes) => shapes.iter().find_map(|shape| step(shape, key)),
+        Schema::Any
+        | Schema::Bool
+        | Schema::Text { .. }
+        | Schema::Number(_)
+        | Schema::Words(_)
+        | Schema::List(_) => None,
+    }
+}
+
+fn child(path: &str, field: &'static Field) -> Value {
+    let mut child = json!({ "key": field.name, "path": format!("{path}.{}", field.name) });
+    if let Some(kind) = kind(&field.schema) {
+        child["type"] = json!(kind);
+    }
+    child["required"] = json!(field.presence == Presence::Required);
+    child["hasChildren"] =
+        json!(matches!(field.schema, Schema::Object(_) | Schema::Map(_) | Schema::List(_)));
+    child
+}
+
+fn as_object(schema: &'static Schema) -> Option<&'static ObjectSchema> {
+    match schema {
+        Schema::Object(object) => Some(object),
+        _ => None,
+    }
+}
+
+/// The type of a value; words and alternatives have none of their own.
+fn kind(schema: &Schema) -> Option<&'static str> {
+    match schema {
+        Schema::Bool => Some("boolean"),
+        Schema::Text { .. } => Some("string"),
+        Schema::Number(Range::PositiveInteger | Range::NotNegativeInteger) => Some("integer"),
+        Schema::Number(Range::Any | Range::Positive | Range::NotNegative) => Some("number"),
+        Schema::List(_) => Some("array"),
+        Schema::Map(_) | Schema::Object(_) => Some("object"),
+        Schema::Any | Schema::Words(_) | Schema::Either(_) => None,
+    }
 }
 
 #[cfg(test)]

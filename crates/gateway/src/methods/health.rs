@@ -87,7 +87,9 @@ fn store(sound: &Sound, id: &AgentId) -> Result<(String, BTreeMap<String, Entry>
 fn newest(entries: &BTreeMap<String, Entry>) -> Vec<(&str, u64)> {
     let mut keys: Vec<(&str, u64)> = entries
         .iter()
-        .map(|(key, entry)| (key.as_str(), entry.get("updatedAt").and_then(Value::as_u64).unwrap_or(0)))
+        .map(|(key, entry)| {
+            (key.as_str(), entry.get("updatedAt").and_then(Value::as_u64).unwrap_or(0))
+        })
         .collect();
     keys.sort_by_key(|(_, updated)| std::cmp::Reverse(*updated));
     keys
@@ -152,9 +154,10 @@ fn row(sound: &Sound, (id, key): (&AgentId, &str), entry: &Entry, updated: u64) 
     let config = &sound.store.loaded.config;
     let get = |name: &str| entry.get(name).cloned();
     let default = default_model(config, id);
-    let context = entry.get("contextTokens").and_then(Value::as_u64).or_else(|| {
-        default.as_ref().map(|model| context_tokens(config, model))
-    });
+    let context = entry
+        .get("contextTokens")
+        .and_then(Value::as_u64)
+        .or_else(|| default.as_ref().map(|model| context_tokens(config, model)));
     let is_fresh = entry.get("totalTokensFresh").and_then(Value::as_bool).unwrap_or(false);
     let total = entry.get("totalTokens").and_then(Value::as_u64).filter(|_| is_fresh);
     let left = total.zip(context).map(|(total, context)| context.saturating_sub(total));

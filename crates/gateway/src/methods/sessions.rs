@@ -64,10 +64,8 @@ pub(crate) fn kind(key: &str, entry: &Entry) -> &'static str {
         "unknown" => return "unknown",
         _ => {}
     }
-    let is_group = matches!(
-        entry.get("chatType").and_then(Value::as_str),
-        Some("group" | "channel")
-    );
+    let is_group =
+        matches!(entry.get("chatType").and_then(Value::as_str), Some("group" | "channel"));
     let by_key = SessionKey::parse(key).map(|key| key.chat_type());
     match by_key {
         Some(ChatType::Group | ChatType::Channel) => "group",
@@ -135,11 +133,37 @@ fn is_wanted(params: &Value, key: &str, entry: &Entry, now: u64) -> bool {
 
 /// What a row takes from an entry as it is.
 const PLAIN: &[&str] = &[
-    "label", "displayName", "channel", "chatType", "origin", "updatedAt", "sessionId", "systemSent",
-    "abortedLastRun", "thinkingLevel", "fastMode", "verboseLevel", "reasoningLevel",
-    "elevatedLevel", "sendPolicy", "execHost", "execSecurity", "execAsk", "inputTokens",
-    "outputTokens", "estimatedCostUsd", "status", "startedAt", "endedAt", "runtimeMs",
-    "parentSessionKey", "responseUsage", "deliveryContext", "lastChannel", "lastTo", "spawnedBy",
+    "label",
+    "displayName",
+    "channel",
+    "chatType",
+    "origin",
+    "updatedAt",
+    "sessionId",
+    "systemSent",
+    "abortedLastRun",
+    "thinkingLevel",
+    "fastMode",
+    "verboseLevel",
+    "reasoningLevel",
+    "elevatedLevel",
+    "sendPolicy",
+    "execHost",
+    "execSecurity",
+    "execAsk",
+    "inputTokens",
+    "outputTokens",
+    "estimatedCostUsd",
+    "status",
+    "startedAt",
+    "endedAt",
+    "runtimeMs",
+    "parentSessionKey",
+    "responseUsage",
+    "deliveryContext",
+    "lastChannel",
+    "lastTo",
+    "spawnedBy",
 ];
 
 fn row(sound: &Sound, id: &AgentId, key: &str, entry: &Entry) -> Value {
@@ -157,7 +181,10 @@ fn row(sound: &Sound, id: &AgentId, key: &str, entry: &Entry) -> Value {
     row.insert("totalTokensFresh".into(), json!(is_fresh));
     if let Some(model) = model_of(sound, id, entry) {
         let context = entry.get("contextTokens").cloned();
-        row.insert("contextTokens".into(), context.unwrap_or(json!(context_tokens(config, &model))));
+        row.insert(
+            "contextTokens".into(),
+            context.unwrap_or(json!(context_tokens(config, &model))),
+        );
         row.insert("modelProvider".into(), json!(model.provider));
         row.insert("model".into(), json!(model.model));
     }
@@ -192,9 +219,10 @@ pub(crate) fn resolve(shared: &Shared, params: &Value) -> Result<Value, ErrorSha
     let only = optional(params, "agentId").map(AgentId::normalize);
     for (id, entries) in stores(&sound)? {
         let is_meant = only.as_ref().is_none_or(|only| *only == id);
-        let found = entries.iter().filter(|_| is_meant).find(|(_, entry)| {
-            entry.get(field).and_then(Value::as_str) == Some(wanted)
-        });
+        let found = entries
+            .iter()
+            .filter(|_| is_meant)
+            .find(|(_, entry)| entry.get(field).and_then(Value::as_str) == Some(wanted));
         if let Some((key, _)) = found {
             return Ok(json!({ "ok": true, "key": key }));
         }
@@ -213,13 +241,10 @@ fn stores(sound: &Sound) -> Result<Vec<(AgentId, BTreeMap<String, Entry>)>, Erro
     Ok(all)
 }
 
-pub(crate) fn patch(
-    shared: &Shared,
-    caller: &Caller,
-    params: &Value,
-) -> Result<Value, ErrorShape> {
+pub(crate) fn patch(shared: &Shared, caller: &Caller, params: &Value) -> Result<Value, ErrorShape> {
     if caller.is_plain_webchat() {
-        let what = "webchat clients cannot patch sessions; use chat.send for session-scoped updates";
+        let what =
+            "webchat clients cannot patch sessions; use chat.send for session-scoped updates";
         return Err(ErrorShape::invalid(what));
     }
     let sound = shared.sound()?;
@@ -254,15 +279,10 @@ pub(crate) fn patch(
     }))
 }
 
-fn check_label(
-    store: &Map<String, Value>,
-    key: &str,
-    params: &Value,
-) -> Result<(), PatchRefusal> {
+fn check_label(store: &Map<String, Value>, key: &str, params: &Value) -> Result<(), PatchRefusal> {
     let Some(label) = optional(params, "label").map(str::trim) else { return Ok(()) };
-    let is_taken = store
-        .iter()
-        .any(|(other, entry)| other != key && entry["label"].as_str() == Some(label));
+    let is_taken =
+        store.iter().any(|(other, entry)| other != key && entry["label"].as_str() == Some(label));
     if is_taken { Err(PatchRefusal::Label { label: label.to_owned() }) } else { Ok(()) }
 }
 
@@ -360,10 +380,29 @@ fn change_error(error: ChangeError<PatchRefusal>) -> ErrorShape {
 
 /// What a reset session keeps.
 const KEPT: &[&str] = &[
-    "thinkingLevel", "fastMode", "verboseLevel", "reasoningLevel", "elevatedLevel", "responseUsage",
-    "execHost", "execSecurity", "execAsk", "execNode", "providerOverride", "modelOverride",
-    "sendPolicy", "groupActivation", "label", "displayName", "chatType", "channel", "origin",
-    "deliveryContext", "lastChannel", "lastTo", "spawnedBy",
+    "thinkingLevel",
+    "fastMode",
+    "verboseLevel",
+    "reasoningLevel",
+    "elevatedLevel",
+    "responseUsage",
+    "execHost",
+    "execSecurity",
+    "execAsk",
+    "execNode",
+    "providerOverride",
+    "modelOverride",
+    "sendPolicy",
+    "groupActivation",
+    "label",
+    "displayName",
+    "chatType",
+    "channel",
+    "origin",
+    "deliveryContext",
+    "lastChannel",
+    "lastTo",
+    "spawnedBy",
 ];
 
 pub(crate) fn reset(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
@@ -377,7 +416,10 @@ pub(crate) fn reset(shared: &Shared, params: &Value) -> Result<Value, ErrorShape
         let model = model_of(&sound, found.session.agent(), &old);
         let mut new = Map::new();
         new.insert("sessionId".into(), json!(id));
-        new.insert("sessionFile".into(), json!(file.map(|file| file.to_string_lossy().into_owned())));
+        new.insert(
+            "sessionFile".into(),
+            json!(file.map(|file| file.to_string_lossy().into_owned())),
+        );
         new.insert("updatedAt".into(), json!(now));
         new.insert("systemSent".into(), json!(false));
         new.insert("abortedLastRun".into(), json!(false));
@@ -408,7 +450,8 @@ pub(crate) fn delete(
     params: &Value,
 ) -> Result<Value, ErrorShape> {
     if caller.is_plain_webchat() {
-        let what = "webchat clients cannot delete sessions; use chat.send for session-scoped updates";
+        let what =
+            "webchat clients cannot delete sessions; use chat.send for session-scoped updates";
         return Err(ErrorShape::invalid(what));
     }
     let sound = shared.sound()?;

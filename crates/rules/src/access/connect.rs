@@ -69,7 +69,12 @@ pub enum OriginVerdict {
 
 /// Decides whether the page behind a connection may talk to us.
 #[must_use]
-pub fn decide_origin(peer: &Peer, id: &str, kind: ClientKind, rules: &OriginRules) -> OriginVerdict {
+pub fn decide_origin(
+    peer: &Peer,
+    id: &str,
+    kind: ClientKind,
+    rules: &OriginRules,
+) -> OriginVerdict {
     let is_page = match kind {
         ClientKind::ControlUi => id == "openclaw-control-ui",
         ClientKind::Webchat => true,
@@ -291,7 +296,9 @@ mod tests {
             assert_eq!(peer(host, None).is_local(), expected, "{host}");
         }
         assert!(!Peer { is_forwarded: true, ..peer("localhost", None) }.is_local());
-        assert!(!Peer { address: Some([10, 0, 0, 1].into()), ..peer("localhost", None) }.is_local());
+        assert!(
+            !Peer { address: Some([10, 0, 0, 1].into()), ..peer("localhost", None) }.is_local()
+        );
         assert!(!Peer { host: None, ..peer("", None) }.is_local());
     }
 

@@ -94,7 +94,9 @@ pub enum ListenRefusal {
     Port { found: String },
     #[error("`gateway.bind` is `{found}`; write `loopback`, `lan` or `custom`")]
     UnknownBind { found: String },
-    #[error("`gateway.bind` is `{found}`, which this build does not have; write `loopback`, `lan` or `custom`")]
+    #[error(
+        "`gateway.bind` is `{found}`, which this build does not have; write `loopback`, `lan` or `custom`"
+    )]
     BindNotBuilt { found: String },
     #[error("`gateway.customBindHost` must be an IPv4 address; found `{found}`")]
     CustomHost { found: String },
@@ -113,7 +115,9 @@ pub enum ListenRefusal {
     UnknownMode { found: String },
     #[error("`{key}` is set, which this build does not enforce; remove it")]
     NotEnforced { key: &'static str },
-    #[error("`{key}` refers to a secret elsewhere, which this build cannot look up; write it as `${{NAME}}`")]
+    #[error(
+        "`{key}` refers to a secret elsewhere, which this build cannot look up; write it as `${{NAME}}`"
+    )]
     Reference { key: &'static str },
 }
 

@@ -187,12 +187,20 @@ mod tests {
 
     #[test]
     fn items_are_reached_by_their_place() {
-        check_set("{a: [{b: 1}, /* two */ 2]}", &["a", "0", "b"], "3", "{a: [{b: 3}, /* two */ 2]}");
+        check_set(
+            "{a: [{b: 1}, /* two */ 2]}",
+            &["a", "0", "b"],
+            "3",
+            "{a: [{b: 3}, /* two */ 2]}",
+        );
         check_set("{a: [{b: 1}]}", &["a", "0", "c"], "3", "{a: [{b: 1, c: 3}]}");
         check_set("{a: []}", &["a", "0"], "1", "{a: [1]}");
         check_set("{a: [\n  1, // one\n]}", &["a", "1"], "2", "{a: [\n  1,\n  2, // one\n]}");
         check_set("{a: [1]}", &["a", "1", "b"], "2", "{a: [1, { b: 2 }]}");
-        assert_eq!(remove("{a: [{b: 1, c: 2}]}", &["a", "0", "b"]).as_deref(), Ok("{a: [{ c: 2}]}"));
+        assert_eq!(
+            remove("{a: [{b: 1, c: 2}]}", &["a", "0", "b"]).as_deref(),
+            Ok("{a: [{ c: 2}]}")
+        );
         for place in ["2", "-1", "x"] {
             assert_eq!(
                 set("{a: [1]}", &["a", place], "2"),

@@ -174,7 +174,8 @@ pub fn is_same(one: &Node, other: &Node) -> bool {
                 })
         }
         (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
+            one.len() == other.len()
+                && one.iter().zip(other).all(|(one, other)| is_same(one, other))
         }
         (one, other) => one == other,
     }

@@ -237,8 +237,10 @@ mod tests {
 
     #[test]
     fn what_was_hidden_comes_back() {
-        let written = tree("{a: {token: '${T}'}, p: [{id: 'one', apiKey: 'k1'}, {id: 'two', apiKey: 'k2'}]}");
-        let shown = tree("{a: {token: 'real'}, p: [{id: 'one', apiKey: 'k1'}, {id: 'two', apiKey: 'k2'}]}");
+        let written =
+            tree("{a: {token: '${T}'}, p: [{id: 'one', apiKey: 'k1'}, {id: 'two', apiKey: 'k2'}]}");
+        let shown =
+            tree("{a: {token: 'real'}, p: [{id: 'one', apiKey: 'k1'}, {id: 'two', apiKey: 'k2'}]}");
         let sources = Sources { written: Some(&written), shown: Some(&shown) };
         let mut back = redact(&shown);
         restore(&mut back, sources).unwrap();

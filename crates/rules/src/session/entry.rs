@@ -17,7 +17,11 @@ pub struct Setting {
 
 /// Every setting that is one of a few words.
 pub const SETTINGS: &[Setting] = &[
-    word("thinkingLevel", &["off", "minimal", "low", "medium", "high", "adaptive"], "off|minimal|low|medium|high|adaptive"),
+    word(
+        "thinkingLevel",
+        &["off", "minimal", "low", "medium", "high", "adaptive"],
+        "off|minimal|low|medium|high|adaptive",
+    ),
     word("verboseLevel", &["off", "on", "full"], "\"on\"|\"off\"|\"full\""),
     word("reasoningLevel", &["on", "off", "stream"], "\"on\"|\"off\"|\"stream\""),
     word("responseUsage", &["off", "tokens", "full"], "\"off\"|\"tokens\"|\"full\""),
@@ -29,11 +33,7 @@ pub const SETTINGS: &[Setting] = &[
     word("groupActivation", &["mention", "always"], "\"mention\"|\"always\""),
 ];
 
-const fn word(
-    key: &'static str,
-    words: &'static [&'static str],
-    hint: &'static str,
-) -> Setting {
+const fn word(key: &'static str, words: &'static [&'static str], hint: &'static str) -> Setting {
     Setting { key, words, hint }
 }
 
@@ -112,7 +112,8 @@ pub fn decide_model(
     let text = text.trim();
     let listed = config.at(&["agents", "defaults", "models"]);
     let listed = listed.map(|at| at.members()).unwrap_or_default();
-    let alias = listed.iter().find(|(_, at)| at.node.get("alias").and_then(Node::as_str) == Some(text));
+    let alias =
+        listed.iter().find(|(_, at)| at.node.get("alias").and_then(Node::as_str) == Some(text));
     let text = alias.map_or(text, |(id, _)| id);
     let provider = default.map_or("anthropic", |model| model.provider.as_str());
     let model = Model::parse(text, provider).ok_or(PatchRefusal::EmptyModel)?;

@@ -77,6 +77,7 @@ pub static METHODS: &[(&str, &Shape)] = &[
     ("config.apply", &Shape::Object(CONFIG_WRITE)),
     ("config.patch", &Shape::Object(CONFIG_WRITE)),
     ("config.schema", &NONE),
+    ("config.schema.lookup", &Shape::Object(&[needed("path", FILLED)])),
     ("exec.approvals.get", &NONE),
     (
         "exec.approvals.set",
@@ -166,10 +167,7 @@ pub static METHODS: &[(&str, &Shape)] = &[
     ("device.pair.approve", &Shape::Object(&[needed("requestId", FILLED)])),
     ("device.pair.reject", &Shape::Object(&[needed("requestId", FILLED)])),
     ("device.pair.remove", &Shape::Object(&[needed("deviceId", FILLED)])),
-    (
-        "device.token.revoke",
-        &Shape::Object(&[needed("deviceId", FILLED), needed("role", FILLED)]),
-    ),
+    ("device.token.revoke", &Shape::Object(&[needed("deviceId", FILLED), needed("role", FILLED)])),
     ("system-presence", &NONE),
     (
         "chat.history",

@@ -83,9 +83,7 @@ fn collect(value: &Value, shape: &Shape, at: &str, complaints: &mut Vec<String>)
         complaints.push(if at.is_empty() { what.to_owned() } else { format!("at {at}: {what}") });
     };
     match (shape, value) {
-        (Shape::Any, _)
-        | (Shape::Bool, Value::Bool(_))
-        | (Shape::Nullable(_), Value::Null) => {}
+        (Shape::Any, _) | (Shape::Bool, Value::Bool(_)) | (Shape::Nullable(_), Value::Null) => {}
         (Shape::Bool, _) => say("must be boolean"),
         (Shape::Text { least, most }, Value::String(text)) => {
             let length = text.encode_utf16().count();
@@ -205,15 +203,19 @@ mod tests {
                 Err("at /client/id: must be equal to constant; \
                      at /client/id: must match a schema in anyOf"),
             ),
-            (json!({"client": {}, "foo": 1}), Err(
-                "at root: unexpected property 'foo'; at /client: must have required property 'id'",
-            )),
+            (
+                json!({"client": {}, "foo": 1}),
+                Err(
+                    "at root: unexpected property 'foo'; at /client: must have required property 'id'",
+                ),
+            ),
             (json!({"client": null, "limit": 0}), Err("at /limit: must be >= 1")),
             (json!({"client": null, "limit": 1e300}), Err("at /limit: must be integer")),
             (json!({"client": null, "limit": "3"}), Err("at /limit: must be integer")),
-            (json!({"client": null, "keys": [""]}), Err(
-                "at /keys/0: must NOT have fewer than 1 characters",
-            )),
+            (
+                json!({"client": null, "keys": [""]}),
+                Err("at /keys/0: must NOT have fewer than 1 characters"),
+            ),
             (json!({"client": null, "version": 2}), Err("at /version: must be equal to constant")),
             (json!("x"), Err("must be object")),
         ] {
