@@ -63,9 +63,10 @@ fn redacted_text(text: Option<&str>, sound: &Sound) -> Option<String> {
             Err(_) => return Some(rendered(&hidden)),
         }
     }
-    let is_same =
-        json5::parse(&shown, FileId(0)).is_ok_and(|parsed| merge::is_same(&parsed.root, &hidden));
-    // Comments may repeat a secret, and a key may stand twice with another one.
+    // A key that stands twice hides its first value from the tree, not from a reader.
+    let is_same = json5::parse(&shown, FileId(0))
+        .is_ok_and(|parsed| parsed.repeated.is_empty() && merge::is_same(&parsed.root, &hidden));
+    // Comments may repeat a secret.
     let is_clean = !repeats_secret(&shown, &sound.written, &hidden);
     Some(if is_same && is_clean { shown } else { rendered(&hidden) })
 }

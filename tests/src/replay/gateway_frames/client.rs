@@ -62,6 +62,12 @@ pub struct Client {
     pub is_logged_in: bool,
 }
 
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("closed", &self.closed).finish_non_exhaustive()
+    }
+}
+
 impl Client {
     pub async fn connect(address: SocketAddr, headers: &Headers) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
@@ -195,14 +201,20 @@ pub struct Devices {
     tokens: HashMap<String, String>,
 }
 
+impl std::fmt::Debug for Devices {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.keys.keys()).finish()
+    }
+}
+
 impl Devices {
     /// The key of a device, made when it is first asked for.
     fn key(&mut self, name: &str) -> Result<&(Ed25519KeyPair, String, String)> {
         if !self.keys.contains_key(name) {
             let seed = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new())
                 .map_err(|error| anyhow::anyhow!("no key: {error}"))?;
-            let pair =
-                Ed25519KeyPair::from_pkcs8(seed.as_ref()).map_err(|error| anyhow::anyhow!("no key: {error}"))?;
+            let pair = Ed25519KeyPair::from_pkcs8(seed.as_ref())
+                .map_err(|error| anyhow::anyhow!("no key: {error}"))?;
             let public = pair.public_key().as_ref().to_vec();
             let id = Sha256::digest(&public).iter().map(|byte| format!("{byte:02x}")).collect();
             self.keys.insert(name.to_owned(), (pair, URL_SAFE_NO_PAD.encode(&public), id));

@@ -33,13 +33,13 @@ const VOLATILE: &[&str] = &[
 
 /// What a recorded id or hash is called in this run.
 #[derive(Debug, Default)]
-pub struct Known {
+pub(super) struct Known {
     names: HashMap<String, String>,
 }
 
 impl Known {
     /// A recorded frame with this run's ids and hashes.
-    pub fn translate(&self, value: &Value) -> Value {
+    pub(super) fn translate(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => {
                 let known = self.names.iter().filter(|(old, _)| text.contains(old.as_str()));
@@ -55,7 +55,7 @@ impl Known {
     }
 
     /// The first difference. A frame with a key too many, or with a `null` at its top, is one.
-    pub fn difference(&mut self, expected: &Value, given: &Value) -> Option<String> {
+    pub(super) fn difference(&mut self, expected: &Value, given: &Value) -> Option<String> {
         if let (Some(wanted), Some(found)) = (expected.as_object(), given.as_object()) {
             let is_odd = |(key, value): &(&String, &Value)| {
                 !wanted.contains_key(*key) || (value.is_null() && *key != "payload")
@@ -229,7 +229,7 @@ fn pieces(text: &str) -> Vec<String> {
 }
 
 /// A raw frame; one that the recording cut off is as long as it must have been.
-pub fn untruncated(text: &str) -> String {
+pub(super) fn untruncated(text: &str) -> String {
     match text.strip_suffix('…') {
         Some(start) => format!("{start}{}", "x".repeat(70_000)),
         None => text.to_owned(),

@@ -12,7 +12,7 @@ const TOKEN: &str = "replay-token-that-nobody-else-has";
 
 /// A row with the paths and secrets of this run. Directories called `workspace` were recorded under
 /// another name.
-pub fn fill(row: &Value, home: &str) -> Value {
+pub(super) fn fill(row: &Value, home: &str) -> Value {
     let state = format!("{home}/.openclaw");
     let text = row
         .to_string()
@@ -25,7 +25,7 @@ pub fn fill(row: &Value, home: &str) -> Value {
 }
 
 /// Writes config, approvals and sessions below a home.
-pub fn put_in_place(rows: &[Value], home: &str) -> Result<()> {
+pub(super) fn put_in_place(rows: &[Value], home: &str) -> Result<()> {
     let state = Path::new(home).join(".openclaw");
     std::fs::create_dir_all(&state)?;
     let config = state.join("openclaw.json");
@@ -293,7 +293,7 @@ fn files(rows: &[Value]) -> Result<()> {
             row["method"].as_str(),
             Some("agents.files.get" | "agents.files.list" | "agents.files.set")
         );
-        if !is_file || made.contains(&payload["agentId"]) {
+        if !is_file || made.contains(&&payload["agentId"]) {
             continue;
         }
         let listed = payload["files"].as_array().into_iter().flatten();

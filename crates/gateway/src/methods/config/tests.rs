@@ -28,7 +28,6 @@ fn a_secret_that_stands_elsewhere_too_is_not_shown() {
         "{gateway: {auth: {token: 'geheim', token: 'anders'}}}",
     ] {
         let shown = raw(text);
-        assert!(!shown.contains("geheim") || text.contains("anders"), "{shown}");
-        assert!(!shown.contains("anders"), "{shown}");
+        assert!(!shown.contains("geheim") && !shown.contains("anders"), "{shown}");
     }
 }
