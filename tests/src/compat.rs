@@ -11,6 +11,7 @@ mod exec_allowlist;
 mod exec_approvals;
 mod explain;
 mod fs_path;
+pub mod gateway_frames;
 mod session_key;
 mod tool_policy;
 
@@ -43,6 +44,7 @@ pub fn rules(corpus: &str) -> Vec<&'static Rule> {
         "exec-approvals" => &[exec_approvals::RULES],
         "explain" => &[explain::RULES],
         "fs-path" => &[fs_path::RULES, fs_path::bridge::RULES],
+        "gateway-frames" => &[gateway_frames::RULES],
         "session-key" => &[session_key::RULES],
         "tool-policy" => &[tool_policy::RULES],
         _ => &[],

@@ -11,6 +11,7 @@ pub mod exec_allowlist;
 pub mod exec_approvals;
 pub mod explain;
 pub mod fs_path;
+pub mod gateway_frames;
 pub mod session_key;
 pub mod tool_policy;
 pub mod world;
@@ -78,10 +79,12 @@ const CORPORA: &[(&str, Option<Answerer>)] = &[
     ("exec-approvals", Some(exec_approvals::answer)),
     ("explain", Some(explain::answer)),
     ("fs-path", Some(fs_path::answer)),
-    ("gateway-frames", None),
     ("session-key", Some(session_key::answer)),
     ("tool-policy", Some(tool_policy::answer)),
 ];
+
+/// The recording that has a format of its own.
+const GATEWAY: &str = "gateway-frames";
 
 /// Reads every row of a corpus file. Lines that are no rows (the gateway recording has a format of
 /// its own) come back with an empty id.
@@ -109,6 +112,10 @@ pub fn read_rows(file: &Path) -> Result<Vec<Row>> {
 /// fixture, in order.
 pub fn run_file(file: &Path, category: Option<&str>, fixtures: &[&Path]) -> Result<Tally> {
     let name = file.file_stem().and_then(|stem| stem.to_str()).context("file name")?.to_owned();
+    if name == GATEWAY {
+        // A recording of conversations: rows belong together.
+        return gateway_frames::run(file, category);
+    }
     let answerer = CORPORA.iter().find(|(known, _)| *known == name).and_then(|(_, answer)| *answer);
     let mut tally = Tally::default();
     for row in read_rows(file)? {

@@ -56,11 +56,18 @@ fn tool_policy() {
 }
 
 #[test]
-fn a_recording_of_a_later_part_is_counted_and_not_dropped() {
+fn gateway_frames() {
+    check("gateway-frames", 480);
+}
+
+#[test]
+fn what_is_not_built_yet_is_counted_and_not_dropped() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     let file = directory.join("gateway-frames.jsonl");
-    let tally = replay::run_file(&file, None, &[&directory]).expect("the recording can be read");
-    assert_eq!((tally.passed, tally.failed, tally.not_yet), (0, 0, 957));
+    let tally = replay::run_file(&file, Some("queued-chat"), &[&directory]);
+    let tally = tally.expect("the recording can be read");
+    assert_eq!(tally.passed + tally.not_yet, 121);
+    assert!(tally.not_yet > 80, "{}", tally.not_yet);
 }
 
 #[test]
@@ -73,6 +80,7 @@ fn every_compat_rule_names_a_real_difference_or_a_hidden_one() {
         "exec-approvals",
         "explain",
         "fs-path",
+        "gateway-frames",
         "session-key",
         "tool-policy",
     ] {

@@ -2,10 +2,12 @@
 
 pub(crate) mod approvals;
 mod audit;
+mod gateway;
 pub(crate) mod lifecycle;
 pub(crate) mod mcp;
 
 pub(crate) use audit::AuditArgs;
+pub(crate) use gateway::GatewayArgs;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -50,6 +52,8 @@ pub(crate) enum Command {
     /// Images of sandboxes: build, list, check, remove, unpack
     #[command(subcommand, arg_required_else_help = true)]
     Image(ImageCommand),
+    /// Serve WebSocket and HTTP for Claw3D and the reference's command line, until stopped
+    Gateway(GatewayArgs),
     /// What this machine offers for sandboxes, what would be used, what is missing
     Doctor(DoctorArgs),
     /// What was called, decided and done: list, follow, verify and export the record

@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod exec;
 pub(crate) mod explain;
 pub(crate) mod fs;
+pub(crate) mod gateway;
 pub(crate) mod image;
 pub(crate) mod live;
 pub(crate) mod manual;

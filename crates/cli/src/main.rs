@@ -63,6 +63,7 @@ fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
         Command::Process(command) => commands::processes::run(command, output),
         Command::Doctor(args) if args.repair => commands::repair::run(&args, output),
         Command::Image(command) => commands::image::run(&command, output),
+        Command::Gateway(args) => commands::gateway::run(&args, output),
         Command::Doctor(args) => commands::doctor::run(&args, output),
         Command::Mcp(args) => commands::mcp::run(&args, output),
         Command::Audit(args) => commands::audit::run(&args, output),

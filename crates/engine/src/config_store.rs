@@ -45,6 +45,44 @@ pub struct LoadFailure {
     pub error: LoadError,
 }
 
+/// The environment in which a config is looked for: this process' own, or one that is given.
+#[derive(Debug, Clone)]
+pub struct Surroundings(Environment);
+
+impl Surroundings {
+    pub fn of_process() -> Self {
+        Self(process_environment())
+    }
+
+    /// Somebody's home, whatever this process' environment says. For whoever embeds the engine.
+    pub fn of_home(home: &str) -> Self {
+        Self(Environment::of_process([("HOME".to_owned(), home.to_owned())]))
+    }
+
+    /// The value of a variable; `None` if it is not set.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        use locate::Variables as _;
+        self.0.get(name)
+    }
+
+    /// Where config and state are.
+    pub fn locations(&self) -> Result<Locations, StoreError> {
+        find(self.0.clone()).map(|(locations, _, _)| locations)
+    }
+
+    /// Loads the config.
+    pub fn open(&self) -> Result<Store, StoreError> {
+        load_from(find(self.0.clone())?, &Files { real: RealFiles, instead: None })
+    }
+
+    /// Loads the config as if `text` stood in its file already.
+    pub fn open_as_if(&self, text: &str) -> Result<Store, StoreError> {
+        let found = find(self.0.clone())?;
+        let instead = Some((found.0.config.clone(), text.to_owned()));
+        load_from(found, &Files { real: RealFiles, instead })
+    }
+}
+
 /// Only the places, without reading any config.
 pub fn locations() -> Result<Locations, StoreError> {
     find(process_environment()).map(|(locations, _, _)| locations)
@@ -52,7 +90,7 @@ pub fn locations() -> Result<Locations, StoreError> {
 
 /// Loads the config that this process' environment points to.
 pub fn open() -> Result<Store, StoreError> {
-    load_from(find(process_environment())?)
+    Surroundings::of_process().open()
 }
 
 /// Loads the config of one state directory, whatever this process' environment says. For whoever
@@ -60,15 +98,15 @@ pub fn open() -> Result<Store, StoreError> {
 pub fn open_in(state_dir: &str) -> Result<Store, StoreError> {
     let variables = [("HOME", state_dir), ("OPENCLAW_STATE_DIR", state_dir)];
     let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    load_from(find(Environment::of_process(variables))?)
+    Surroundings(Environment::of_process(variables)).open()
 }
 
 fn load_from(
     (locations, mut environment, current_dir): (Locations, Environment, String),
+    files: &Files,
 ) -> Result<Store, StoreError> {
-    let files = Files(RealFiles);
-    let mut warnings = load::read_variables(&mut environment, &locations, &current_dir, &files);
-    match load::load(&locations, &mut environment, &files) {
+    let mut warnings = load::read_variables(&mut environment, &locations, &current_dir, files);
+    match load::load(&locations, &mut environment, files) {
         Ok(mut loaded) => {
             warnings.append(&mut loaded.warnings);
             loaded.warnings = warnings;
@@ -128,12 +166,18 @@ fn os_home() -> Option<String> {
     own.get(5).filter(|home| home.starts_with('/')).map(|home| (*home).to_owned())
 }
 
-/// Config files on the real file system.
-struct Files(RealFiles);
+/// Config files on the real file system, one of them perhaps with another text.
+struct Files {
+    real: RealFiles,
+    instead: Option<(String, String)>,
+}
 
 impl HostFiles for Files {
     fn entry(&self, path: &str) -> Result<Option<Entry>, FactError> {
-        self.0.entry(path)
+        let found = self.real.entry(path)?;
+        // A file that is only about to be written counts as there.
+        let is_new = found.is_none() && self.instead.as_ref().is_some_and(|(new, _)| new == path);
+        Ok(if is_new { Some(Entry { kind: EntryKind::File, links: 1 }) } else { found })
     }
 }
 
@@ -141,7 +185,10 @@ impl ConfigFiles for Files {
     fn read(&self, path: &str) -> Result<String, FactError> {
         let fail = |problem| FactError { path: path.to_owned(), problem };
         let system = |error: std::io::Error| fail(FactProblem::System(error.to_string()));
-        match self.0.entry(path)? {
+        if let Some((_, text)) = self.instead.as_ref().filter(|(instead, _)| instead == path) {
+            return Ok(text.clone());
+        }
+        match self.real.entry(path)? {
             Some(Entry { kind: EntryKind::File, .. }) => {}
             Some(_) => return Err(fail(FactProblem::System("it is no regular file".to_owned()))),
             None => return Err(fail(FactProblem::System("it does not exist".to_owned()))),

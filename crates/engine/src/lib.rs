@@ -3,6 +3,7 @@
 //! Never prints, never decides.
 #![forbid(unsafe_code)]
 
+pub mod agents;
 pub mod approvals_file;
 pub mod audit;
 pub mod backend;
@@ -10,8 +11,10 @@ pub mod broker;
 pub mod call;
 pub mod channel;
 pub mod clock;
+pub mod config_file;
 pub mod config_store;
 pub mod database;
+pub mod devices;
 mod error_text;
 pub mod exec_question;
 pub mod explain;
@@ -31,7 +34,9 @@ pub mod program_files;
 pub mod random;
 pub mod registry;
 pub mod seccomp;
+pub mod session_entries;
 pub mod session_store;
+pub mod state_file;
 pub mod supervisor_image;
 pub mod terminal;
 pub mod tools;

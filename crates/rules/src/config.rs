@@ -17,11 +17,14 @@ pub mod json5;
 pub mod load;
 pub mod locate;
 pub mod own;
+pub mod patch;
 pub mod print;
+pub mod redact;
 pub mod resolve;
 pub mod sandbox;
 pub mod schema;
 pub mod setting;
+pub mod shown;
 pub mod tree;
 pub mod variables;
 

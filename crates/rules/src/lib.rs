@@ -4,6 +4,8 @@
 //! ([`host_files`] is how facts about files do). Every verdict function is called `decide`.
 #![forbid(unsafe_code)]
 
+pub mod access;
+pub mod agents;
 pub mod approval;
 pub mod backend;
 pub mod browser;

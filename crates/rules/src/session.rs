@@ -10,6 +10,7 @@
 //! would run a session on the host that should not be there. For the same reason a call without
 //! any session is never the main one.
 
+pub mod entry;
 pub mod key;
 pub mod peer;
 

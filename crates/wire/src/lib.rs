@@ -10,6 +10,8 @@ pub mod approvals;
 pub mod audit;
 #[cfg(feature = "json")]
 pub mod explain;
+#[cfg(feature = "json")]
+pub mod gateway;
 pub mod pen;
 #[cfg(feature = "json")]
 pub mod repair;

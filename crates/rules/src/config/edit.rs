@@ -1,10 +1,12 @@
 //! Changes one value of a JSON5 text and keeps everything else: comments, order, quotes, blanks.
 //!
+//! In a list a key is the item's place, counted from 0; the place after the last adds an item.
+//!
 //! The text is the truth; the tree only says which bytes to replace. What comes out is read again
 //! before it is handed back, so an edit can never produce a file that does not load.
 
 use super::json5::{self, ParseError};
-use super::tree::{FileId, Node, Object};
+use super::tree::{FileId, Node, Object, Span, Value};
 
 /// Why an edit was refused. The text is never changed then.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,11 +27,8 @@ pub fn set(text: &str, keys: &[&str], value: &str) -> Result<String, EditError> 
     let parsed = json5::parse(text, FileId(0)).map_err(EditError::Broken)?;
     let Some((last, parents)) = keys.split_last() else { return Err(EditError::NoKey) };
     let (node, depth) = descend(&parsed.root, parents);
-    let Some(object) = node.as_object() else {
-        return Err(EditError::NotAnObject { key: keys[..depth].join(".") });
-    };
     if depth == parents.len()
-        && let Some(old) = object.get(last)
+        && let Some(old) = child(node, last)
     {
         return checked(replace(text, old, value));
     }
@@ -38,7 +37,23 @@ pub fn set(text: &str, keys: &[&str], value: &str) -> Result<String, EditError> 
     for key in keys[depth + 1..].iter().rev() {
         value = format!("{{ {}: {value} }}", quote(key));
     }
-    checked(insert(text, node, object, (keys[depth], &value)))
+    match &node.value {
+        Value::Object(object) => checked(insert(text, node, object, (keys[depth], &value))),
+        Value::Array(items) if keys[depth].parse() == Ok(items.len()) => {
+            checked(append(text, node, items, &value))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Err(EditError::NotAnObject { key: keys[..depth].join(".") })
+        }
+    }
+}
+
+/// The member or item that a key names.
+fn child<'a>(node: &'a Node, key: &str) -> Option<&'a Node> {
+    match node.as_array() {
+        Some(items) => items.get(key.parse::<usize>().ok()?),
+        None => node.get(key),
+    }
 }
 
 /// Removes the member at `keys`; a key that is not there is no error.
@@ -69,7 +84,7 @@ pub fn remove(text: &str, keys: &[&str]) -> Result<String, EditError> {
 fn descend<'a>(root: &'a Node, keys: &[&str]) -> (&'a Node, usize) {
     let mut node = root;
     for (depth, key) in keys.iter().enumerate() {
-        match node.get(key) {
+        match child(node, key) {
             Some(next) => node = next,
             None => return (node, depth),
         }
@@ -90,10 +105,26 @@ fn insert(text: &str, node: &Node, object: &Object, (key, value): (&str, &str)) 
         let inside = node.span.start as usize + 1;
         return format!("{}{member}{}", &text[..inside], &text[inside..]);
     };
-    let end = last.node.span.end as usize;
-    let key_start = last.key_span.start as usize;
-    let line_start = text[..key_start].rfind('\n').map_or(0, |position| position + 1);
-    let indent = &text[line_start..key_start];
+    let span = Span { start: last.key_span.start, end: last.node.span.end };
+    add_after(text, span, &member)
+}
+
+/// Adds an item to a list.
+fn append(text: &str, node: &Node, items: &[Node], item: &str) -> String {
+    match items.last() {
+        Some(last) => add_after(text, last.span, item),
+        None => {
+            let inside = node.span.start as usize + 1;
+            format!("{}{item}{}", &text[..inside], &text[inside..])
+        }
+    }
+}
+
+/// Adds a part behind the last one, which stands at `last`.
+fn add_after(text: &str, last: Span, member: &str) -> String {
+    let (start, end) = (last.start as usize, last.end as usize);
+    let line_start = text[..start].rfind('\n').map_or(0, |position| position + 1);
+    let indent = &text[line_start..start];
     let has_own_line = line_start > 0 && indent.trim().is_empty();
     let separator = if has_own_line { format!(",\n{indent}") } else { ", ".to_owned() };
     let after = blank_length(&text[end..]);
@@ -152,6 +183,30 @@ mod tests {
         check_set("{\n  a: 1, // one\n}\n", &["b"], "2", "{\n  a: 1,\n  b: 2, // one\n}\n");
         check_set("{\n  a: 1\n}\n", &["b", "c-d"], "2", "{\n  a: 1,\n  b: { \"c-d\": 2 }\n}\n");
         check_set("{a: {b: 1}}", &["a", "b"], "[]", "{a: {b: []}}");
+    }
+
+    #[test]
+    fn items_are_reached_by_their_place() {
+        check_set(
+            "{a: [{b: 1}, /* two */ 2]}",
+            &["a", "0", "b"],
+            "3",
+            "{a: [{b: 3}, /* two */ 2]}",
+        );
+        check_set("{a: [{b: 1}]}", &["a", "0", "c"], "3", "{a: [{b: 1, c: 3}]}");
+        check_set("{a: []}", &["a", "0"], "1", "{a: [1]}");
+        check_set("{a: [\n  1, // one\n]}", &["a", "1"], "2", "{a: [\n  1,\n  2, // one\n]}");
+        check_set("{a: [1]}", &["a", "1", "b"], "2", "{a: [1, { b: 2 }]}");
+        assert_eq!(
+            remove("{a: [{b: 1, c: 2}]}", &["a", "0", "b"]).as_deref(),
+            Ok("{a: [{ c: 2}]}")
+        );
+        for place in ["2", "-1", "x"] {
+            assert_eq!(
+                set("{a: [1]}", &["a", place], "2"),
+                Err(EditError::NotAnObject { key: "a".to_owned() })
+            );
+        }
     }
 
     #[test]

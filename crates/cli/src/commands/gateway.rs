@@ -1,0 +1,64 @@
+//! `clawpen gateway`: serves WebSocket and HTTP until it is told to stop.
+
+use clawpen_engine::config_store::Surroundings;
+use clawpen_gateway::{Options, StartError};
+use clawpen_rules::access::listen::Unconfigured;
+use serde_json::json;
+
+use super::CommandError;
+use crate::args::{Format, GatewayArgs};
+use crate::exit::Outcome;
+use crate::output::Output;
+
+/// Runs the gateway until the process is interrupted or terminated.
+pub(crate) fn run(args: &GatewayArgs, output: &Output) -> Result<Outcome, CommandError> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|cause| {
+            CommandError::Question { what: format!("cannot start the gateway: {cause}") }
+        })?;
+    runtime.block_on(serve(args, output))
+}
+
+async fn serve(args: &GatewayArgs, output: &Output) -> Result<Outcome, CommandError> {
+    let mut options = Options::new(Surroundings::of_process());
+    options.port = args.port;
+    options.bind.clone_from(&args.bind);
+    if args.allow_unconfigured {
+        options.unconfigured = Unconfigured::Start;
+    }
+    let running = clawpen_gateway::start(options).await.map_err(start_error)?;
+    let addresses: Vec<String> = running.addresses().iter().map(ToString::to_string).collect();
+    match args.format.format() {
+        Format::Json => output.json(&json!({ "listening": addresses }))?,
+        Format::Text => {
+            let lines: Vec<String> =
+                addresses.iter().map(|address| format!("listening on ws://{address}")).collect();
+            output.lines(&lines)?;
+        }
+    }
+    asked_to_stop().await?;
+    running.stop().await;
+    Ok(Outcome::Done)
+}
+
+/// Waits for somebody to end the process.
+async fn asked_to_stop() -> Result<(), CommandError> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+fn start_error(error: StartError) -> CommandError {
+    match error {
+        StartError::Config(error) => CommandError::Config(error),
+        error @ (StartError::Refused(_)
+        | StartError::Taken { .. }
+        | StartError::Listen { .. }
+        | StartError::Token(_)) => CommandError::Question { what: error.to_string() },
+    }
+}

@@ -1,0 +1,184 @@
+//! From a frame to a method: is it a request, may this caller, are the parameters right, then the call.
+//!
+//! The list of methods in [`call`] is complete: a method that is not built is unknown here.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use clawpen_rules::access::connect::Peer;
+use clawpen_rules::access::{self, Access, Role, Scope, Scopes};
+use clawpen_wire::gateway::{self, ErrorShape, MAX_UNAUTHORIZED, Request, close, params, shape};
+use serde_json::Value;
+
+use crate::handshake::Login;
+use crate::hub::Outbox;
+use crate::methods::{agents, config, devices, exec_approvals, health, sessions};
+use crate::shared::Shared;
+
+/// Somebody who is logged in, as methods see him.
+#[derive(Clone)]
+pub(crate) struct Session {
+    pub(crate) connection: String,
+    pub(crate) presence_key: String,
+    pub(crate) caller: Caller,
+    pub(crate) outbox: Outbox,
+    strikes: Arc<AtomicU32>,
+}
+
+/// What a method may know about who calls it.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(crate) role: Role,
+    pub(crate) scopes: Scopes,
+    pub(crate) client_id: String,
+    pub(crate) client_mode: String,
+    pub(crate) device: Option<String>,
+    pub(crate) connection: String,
+    pub(crate) address: IpAddr,
+}
+
+impl Caller {
+    pub(crate) fn is_admin(&self) -> bool {
+        self.scopes.covers(Scope::Admin)
+    }
+
+    /// A chat page that is not the control page may not change sessions.
+    pub(crate) fn is_plain_webchat(&self) -> bool {
+        (self.client_mode == "webchat" || self.client_id == "webchat-ui")
+            && self.client_id != "openclaw-control-ui"
+    }
+}
+
+impl Session {
+    pub(crate) fn new(connection: &str, login: &Login, peer: &Peer, outbox: Outbox) -> Self {
+        let device = login.device.clone();
+        let key = device.clone().or_else(|| login.client.instance.clone());
+        Self {
+            connection: connection.to_owned(),
+            presence_key: key.unwrap_or_else(|| connection.to_owned()),
+            caller: Caller {
+                role: login.role,
+                scopes: login.scopes.clone(),
+                client_id: login.client.id.clone(),
+                client_mode: login.client.mode.clone(),
+                device,
+                connection: connection.to_owned(),
+                address: peer.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            },
+            outbox,
+            strikes: Arc::new(AtomicU32::new(0)),
+        }
+    }
+}
+
+/// Handles one frame of somebody who is logged in.
+pub(crate) async fn frame(shared: &Arc<Shared>, session: &Session, text: &str) {
+    // What is no JSON is ignored: there is no id to answer to.
+    let Ok(frame) = serde_json::from_str::<Value>(text) else { return };
+    let request = match Request::parse(frame) {
+        Ok(request) => request,
+        Err(bad) => {
+            let why = ErrorShape::invalid(format!("invalid request frame: {}", bad.why));
+            session.outbox.answer(gateway::response(&bad.id, &Err(why)));
+            return;
+        }
+    };
+    let id = request.id.clone();
+    let outcome = match admit(&session.caller, &request) {
+        Err(refusal) => Err(refused(session, &request.method, refusal)),
+        Ok(()) => {
+            session.strikes.store(0, Ordering::Relaxed);
+            let (shared, caller) = (shared.clone(), session.caller.clone());
+            let called = tokio::task::spawn_blocking(move || call(&shared, &caller, &request));
+            // A method that panics fails for its caller and for nobody else.
+            called.await.unwrap_or_else(|_| Err(ErrorShape::unavailable("internal error")))
+        }
+    };
+    session.outbox.answer(gateway::response(&id, &outcome));
+}
+
+/// Why a request does not reach its method.
+enum Refusal {
+    Access(Access),
+    Other(ErrorShape),
+}
+
+/// May this caller do this, and is it put right? In this order: who may not is not told more.
+fn admit(caller: &Caller, request: &Request) -> Result<(), Refusal> {
+    let method = request.method.as_str();
+    if method == "connect" {
+        let what = "connect is only valid as the first request";
+        return Err(Refusal::Other(ErrorShape::invalid(what)));
+    }
+    match access::decide(method, caller.role, &caller.scopes) {
+        Access::Allowed => {}
+        refused @ (Access::WrongRole(_) | Access::Missing(_)) => {
+            return Err(Refusal::Access(refused));
+        }
+    }
+    let Some(wanted) = params::of(method) else {
+        let method: String = method.chars().take(200).collect();
+        return Err(Refusal::Other(ErrorShape::invalid(format!("unknown method: {method}"))));
+    };
+    shape::check(&request.params, wanted).map_err(|why| {
+        Refusal::Other(ErrorShape::invalid(format!("invalid {method} params: {why}")))
+    })
+}
+
+fn refused(session: &Session, method: &str, refusal: Refusal) -> ErrorShape {
+    match refusal {
+        Refusal::Other(error) => error,
+        Refusal::Access(Access::WrongRole(role)) => {
+            let strikes = session.strikes.fetch_add(1, Ordering::Relaxed) + 1;
+            if strikes > MAX_UNAUTHORIZED {
+                session.outbox.close(close::POLICY, "repeated unauthorized calls");
+            }
+            ErrorShape::invalid(format!("unauthorized role: {}", role.as_str()))
+        }
+        Refusal::Access(Access::Missing(scope)) => {
+            ErrorShape::invalid(format!("missing scope: {scope}"))
+        }
+        Refusal::Access(Access::Allowed) => ErrorShape::unavailable(method),
+    }
+}
+
+/// Every method there is.
+fn call(shared: &Shared, caller: &Caller, request: &Request) -> Result<Value, ErrorShape> {
+    let params = &request.params;
+    match request.method.as_str() {
+        "health" => health::health(shared),
+        "status" => health::status(shared, caller),
+        "system-presence" => Ok(health::presence(shared)),
+        "config.get" => config::get(shared),
+        "config.set" => config::set(shared, params),
+        "config.apply" => config::apply(shared, caller, params),
+        "config.patch" => config::patch(shared, caller, params),
+        "config.schema" => Ok(config::schema()),
+        "config.schema.lookup" => config::lookup(params),
+        "exec.approvals.get" => exec_approvals::get(shared),
+        "exec.approvals.set" => exec_approvals::set(shared, params),
+        "agents.list" => agents::list(shared),
+        "agents.create" => agents::create(shared, params),
+        "agents.update" => agents::update(shared, params),
+        "agents.delete" => agents::delete(shared, params),
+        "agents.files.list" => agents::files_list(shared, params),
+        "agents.files.get" => agents::files_get(shared, params),
+        "agents.files.set" => agents::files_set(shared, params),
+        "agent.identity.get" => agents::identity(shared, params),
+        "sessions.list" => sessions::list(shared, params),
+        "sessions.preview" => sessions::preview(shared, params),
+        "sessions.resolve" => sessions::resolve(shared, params),
+        "sessions.patch" => sessions::patch(shared, caller, params),
+        "sessions.reset" => sessions::reset(shared, params),
+        "sessions.delete" => sessions::delete(shared, caller, params),
+        "sessions.create" => sessions::create(shared, params),
+        "chat.history" => sessions::history(shared, params),
+        "device.pair.list" => devices::list(shared),
+        "device.pair.approve" => devices::approve(shared, caller, params),
+        "device.pair.reject" => devices::reject(shared, params),
+        "device.pair.remove" => devices::remove(shared, params),
+        "device.token.revoke" => devices::revoke(shared, params),
+        other => Err(ErrorShape::invalid(format!("unknown method: {other}"))),
+    }
+}

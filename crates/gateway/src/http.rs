@@ -1,0 +1,197 @@
+//! HTTP on the same port: probes, and the refusals that clients expect.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use axum::body::{Body, Bytes};
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::{ConnectInfo, FromRequestParts as _, Request, State};
+use axum::http::header::{
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::response::Response;
+use clawpen_rules::access::connect::{Peer, SecretVerdict};
+use clawpen_wire::gateway::MAX_PAYLOAD_BYTES;
+use serde_json::{Value, json};
+
+use crate::auth::{Guesser, Shown};
+use crate::connection::{self, Arrival};
+use crate::shared::Shared;
+use crate::socket::{Caller, MAX_BODY_BYTES};
+
+/// Headers that only a proxy sets.
+const FORWARDED: &[&str] = &["forwarded", "x-forwarded-for", "x-real-ip", "x-forwarded-host"];
+
+/// Serves one request: a WebSocket, or one of the few things there are over HTTP.
+pub(crate) async fn serve(
+    State(shared): State<Arc<Shared>>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    request: Request,
+) -> Response {
+    let mut response = if is_upgrade(request.headers()) {
+        upgrade(shared, caller, request).await
+    } else {
+        answer(&shared, caller, request).await
+    };
+    for (name, value) in [
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("permissions-policy", "camera=(), microphone=(), geolocation=()"),
+    ] {
+        let name = HeaderName::from_static(name);
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn is_upgrade(headers: &HeaderMap) -> bool {
+    let upgrade = headers.get("upgrade").and_then(|value| value.to_str().ok());
+    upgrade.is_some_and(|value| value.eq_ignore_ascii_case("websocket"))
+}
+
+fn peer(address: IpAddr, headers: &HeaderMap) -> Peer {
+    let text = |name: &HeaderName| {
+        // A header that is no text is as good as a wrong one, and never as none.
+        headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
+    Peer {
+        address: Some(address),
+        host: text(&HOST),
+        origin: text(&ORIGIN),
+        is_forwarded: FORWARDED.iter().any(|name| headers.contains_key(*name)),
+    }
+}
+
+async fn upgrade(shared: Arc<Shared>, caller: Caller, request: Request) -> Response {
+    let Some(stranger) = shared.strangers.admit(caller.address.ip()) else {
+        return plain(StatusCode::SERVICE_UNAVAILABLE, "Too many unauthenticated sockets");
+    };
+    let peer = peer(caller.address.ip(), request.headers());
+    let (mut parts, _) = request.into_parts();
+    match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
+        Ok(upgrade) => upgrade
+            .max_message_size(MAX_PAYLOAD_BYTES)
+            .max_frame_size(MAX_PAYLOAD_BYTES)
+            .on_upgrade(move |socket| {
+                let arrival = Arrival { peer, allowance: caller.allowance, stranger };
+                connection::serve(shared, socket, arrival)
+            }),
+        Err(_) => plain(StatusCode::BAD_REQUEST, "Bad Request"),
+    }
+}
+
+async fn answer(shared: &Arc<Shared>, caller: Caller, request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    match path.as_str() {
+        "/health" | "/healthz" if is_read => {
+            fresh(StatusCode::OK, &json!({ "ok": true, "status": "live" }))
+        }
+        "/ready" | "/readyz" if is_read => ready(shared, &caller, request.headers()),
+        "/health" | "/healthz" | "/ready" | "/readyz" => not_allowed("GET, HEAD"),
+        "/tools/invoke" if *request.method() != Method::POST => not_allowed("POST"),
+        "/tools/invoke" => invoke(shared, caller, request).await,
+        _ => plain(StatusCode::NOT_FOUND, "Not Found"),
+    }
+}
+
+fn ready(shared: &Shared, caller: &Caller, headers: &HeaderMap) -> Response {
+    let is_ready = shared.is_ready.load(Ordering::Relaxed);
+    let code = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let peer = peer(caller.address.ip(), headers);
+    let is_known = peer.is_local() || bearer(shared, &peer, headers) == SecretVerdict::Right;
+    let uptime = u64::try_from(shared.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let failing: &[&str] = if is_ready { &[] } else { &["stopping"] };
+    let body = if is_known {
+        json!({ "ready": is_ready, "failing": failing, "uptimeMs": uptime })
+    } else {
+        json!({ "ready": is_ready })
+    };
+    fresh(code, &body)
+}
+
+/// How the secret of a request compares.
+fn bearer(shared: &Shared, peer: &Peer, headers: &HeaderMap) -> SecretVerdict {
+    let guesser = Guesser::of(peer.address, peer.origin.as_deref());
+    if shared.throttle.wait(guesser, Instant::now()).is_some() {
+        return SecretVerdict::Throttled;
+    }
+    let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let secret = header.and_then(|header| header.strip_prefix("Bearer ")).map(str::trim);
+    let verdict = shared.guard.check(Shown { token: secret, password: secret });
+    if verdict == SecretVerdict::Wrong {
+        shared.throttle.failed(guesser, Instant::now());
+    }
+    verdict
+}
+
+/// `POST /tools/invoke`. None of the tools that this build has is reachable over it, as in the
+/// reference: exec and file tools are for agents.
+async fn invoke(shared: &Arc<Shared>, caller: Caller, request: Request) -> Response {
+    let peer = peer(caller.address.ip(), request.headers());
+    match bearer(shared, &peer, request.headers()) {
+        SecretVerdict::Right => {}
+        SecretVerdict::Absent | SecretVerdict::Wrong => {
+            let body = json!({ "error": { "message": "Unauthorized", "type": "unauthorized" } });
+            return fresh_without_cache(StatusCode::UNAUTHORIZED, &body);
+        }
+        SecretVerdict::Throttled => {
+            let body = json!({ "error": {
+                "message": "Too many failed attempts; wait and try again", "type": "rate_limited" } });
+            let mut response = fresh_without_cache(StatusCode::TOO_MANY_REQUESTS, &body);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("300"));
+            return response;
+        }
+    }
+    caller.allowance.extend();
+    let bad = |why: &str| {
+        let body = json!({ "error": { "message": why, "type": "invalid_request_error" } });
+        fresh_without_cache(StatusCode::BAD_REQUEST, &body)
+    };
+    let body = axum::body::to_bytes(request.into_body(), MAX_BODY_BYTES).await;
+    let Ok(body): Result<Bytes, _> = body else { return bad("the body is larger than 2 MiB") };
+    let body: Value = match serde_json::from_slice(&body) {
+        Ok(body) => body,
+        Err(error) => {
+            let start: String = String::from_utf8_lossy(&body).chars().take(40).collect();
+            return bad(&format!("\"{start}\" is no valid JSON: {error}"));
+        }
+    };
+    let Some(tool) = body["tool"].as_str().map(str::trim).filter(|tool| !tool.is_empty()) else {
+        return bad("tools.invoke requires body.tool");
+    };
+    let tool: String = tool.chars().take(200).collect();
+    let message = format!("Tool not available: {tool}");
+    let body = json!({ "ok": false, "error": { "type": "not_found", "message": message } });
+    fresh_without_cache(StatusCode::NOT_FOUND, &body)
+}
+
+fn not_allowed(methods: &'static str) -> Response {
+    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed");
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+    response
+}
+
+fn plain(code: StatusCode, text: &'static str) -> Response {
+    with_type(code, "text/plain; charset=utf-8", text.to_owned())
+}
+
+fn fresh_without_cache(code: StatusCode, body: &Value) -> Response {
+    with_type(code, "application/json; charset=utf-8", body.to_string())
+}
+
+fn fresh(code: StatusCode, body: &Value) -> Response {
+    let mut response = fresh_without_cache(code, body);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn with_type(code: StatusCode, kind: &'static str, body: String) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}

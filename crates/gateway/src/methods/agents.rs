@@ -1,0 +1,218 @@
+//! `agents.*` and `agent.identity.get`: agents, and the files that clients may touch.
+
+use std::path::Path;
+
+use clawpen_engine::agents::files::{self, FileError, Found};
+use clawpen_engine::agents::{self as engine, AgentError, Changes, Files, NewAgent};
+use clawpen_engine::config_file::{Sound, WriteError};
+use clawpen_rules::agents::{self as rule, AgentRefusal};
+use clawpen_rules::config::tree::Node;
+use clawpen_rules::ids::AgentId;
+use clawpen_rules::session::Session;
+use clawpen_wire::gateway::ErrorShape;
+use serde_json::{Map, Value, json};
+
+use super::{optional, text};
+use crate::shared::{Shared, unavailable};
+use crate::tree_json::to_json;
+
+/// Every agent there is, by the config or by what it left.
+pub(crate) fn all(sound: &Sound) -> Vec<AgentId> {
+    let found = engine::found(&sound.store.locations.state_dir);
+    rule::all(&sound.store.loaded.config, &found)
+}
+
+pub(crate) fn list(shared: &Shared) -> Result<Value, ErrorShape> {
+    let sound = shared.sound()?;
+    let config = &sound.store.loaded.config;
+    let agents: Vec<Value> = all(&sound)
+        .iter()
+        .map(|id| {
+            let mut agent = Map::new();
+            agent.insert("id".into(), json!(id.as_str()));
+            if let Some(name) = rule::name(config, id) {
+                agent.insert("name".into(), json!(name));
+            }
+            let identity = config.agent(id).and_then(|at| at.node.get("identity").cloned());
+            if let Some(identity) = identity {
+                agent.insert("identity".into(), to_json(&identity));
+            }
+            Value::Object(agent)
+        })
+        .collect();
+    let scope = config.at(&["session", "scope"]);
+    let scope = scope.as_ref().and_then(|at| at.node.as_str()).unwrap_or("per-sender");
+    Ok(json!({
+        "defaultId": config.default_agent().as_str(),
+        "mainKey": "main",
+        "scope": scope,
+        "agents": agents,
+    }))
+}
+
+pub(crate) fn create(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
+    let sound = shared.sound()?;
+    let name = text(params, "name").trim();
+    let wanted = NewAgent {
+        name,
+        workspace: text(params, "workspace"),
+        emoji: optional(params, "emoji"),
+        avatar: optional(params, "avatar"),
+    };
+    let made = engine::create(&shared.around, &sound, wanted, shared.now()).map_err(error)?;
+    Ok(json!({
+        "ok": true,
+        "agentId": made.id.as_str(),
+        "name": name,
+        "workspace": made.workspace,
+    }))
+}
+
+pub(crate) fn update(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
+    let sound = shared.sound()?;
+    let changes = Changes {
+        name: optional(params, "name"),
+        workspace: optional(params, "workspace"),
+        model: optional(params, "model"),
+        avatar: optional(params, "avatar"),
+    };
+    let what = (text(params, "agentId"), changes);
+    let id = engine::update(&shared.around, &sound, what, shared.now()).map_err(error)?;
+    Ok(json!({ "ok": true, "agentId": id.as_str() }))
+}
+
+pub(crate) fn delete(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
+    let sound = shared.sound()?;
+    let files = if params["deleteFiles"] == json!(false) { Files::Keep } else { Files::Trash };
+    let what = (text(params, "agentId"), files);
+    let (id, removed) =
+        engine::delete(&shared.around, &sound, what, shared.now()).map_err(error)?;
+    Ok(json!({ "ok": true, "agentId": id.as_str(), "removedBindings": removed }))
+}
+
+pub(crate) fn files_list(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
+    let (id, workspace) = workspace(shared, params)?;
+    let mut listed = Vec::new();
+    for name in files::names(Path::new(&workspace)) {
+        let found = files::read(Path::new(&workspace), name);
+        // A file that may not be touched is listed as one that is not there.
+        let found = found.ok().flatten();
+        listed.push(described(&workspace, name, found.as_ref(), Content::Left));
+    }
+    Ok(json!({ "agentId": id.as_str(), "workspace": workspace, "files": listed }))
+}
+
+pub(crate) fn files_get(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
+    let (id, workspace) = workspace(shared, params)?;
+    let name = rule::decide_file(text(params, "name")).map_err(|e| refused(&e))?;
+    let found = files::read(Path::new(&workspace), name).map_err(file_error)?;
+    let file = described(&workspace, name, found.as_ref(), Content::Shown);
+    Ok(json!({ "agentId": id.as_str(), "workspace": workspace, "file": file }))
+}
+
+pub(crate) fn files_set(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
+    let (id, workspace) = workspace(shared, params)?;
+    let name = rule::decide_file(text(params, "name")).map_err(|e| refused(&e))?;
+    let path = Path::new(&workspace);
+    engine::bootstrap(path, shared.now()).map_err(|error| unavailable(&error))?;
+    files::write(path, name, text(params, "content")).map_err(file_error)?;
+    let found = files::read(path, name).map_err(file_error)?;
+    let file = described(&workspace, name, found.as_ref(), Content::Shown);
+    Ok(json!({ "ok": true, "agentId": id.as_str(), "workspace": workspace, "file": file }))
+}
+
+/// Who an agent is: its file says so, else the config.
+pub(crate) fn identity(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
+    let sound = shared.sound()?;
+    let config = &sound.store.loaded.config;
+    let id = match (optional(params, "agentId"), optional(params, "sessionKey")) {
+        (Some(id), _) => AgentId::normalize(id),
+        (None, Some(key)) => Session::resolve(config, key).agent().clone(),
+        (None, None) => config.default_agent(),
+    };
+    let workspace = sound.store.locations.agent_workspace(config, &id).value;
+    let file = files::read(Path::new(&workspace), "IDENTITY.md").ok().flatten();
+    let file = file.map(|found| found.content).unwrap_or_default();
+    let of_config = |key: &str| {
+        let entry = config.agent(&id)?;
+        entry.node.get("identity")?.get(key).and_then(Node::as_str).map(str::to_owned)
+    };
+    let said = |label: &str| line(&file, label);
+    let name = of_config("name").or_else(|| said("name")).or_else(|| rule::name(config, &id));
+    let emoji = of_config("emoji").or_else(|| said("emoji"));
+    let avatar = of_config("avatar").or_else(|| said("avatar")).or_else(|| emoji.clone());
+    let mut identity = Map::new();
+    identity.insert("agentId".into(), json!(id.as_str()));
+    for (key, value) in [("name", name), ("avatar", avatar), ("emoji", emoji)] {
+        if let Some(value) = value {
+            identity.insert(key.into(), json!(value));
+        }
+    }
+    Ok(Value::Object(identity))
+}
+
+/// The value of `- Label: value` in a file.
+fn line(file: &str, label: &str) -> Option<String> {
+    file.lines().find_map(|line| {
+        let line = line.trim().trim_start_matches(['-', '*']).trim();
+        let (key, value) = line.split_once(':')?;
+        let is_it = key.trim_matches('*').trim().eq_ignore_ascii_case(label);
+        let value = value.trim_matches('*').trim();
+        (is_it && !value.is_empty()).then(|| value.to_owned())
+    })
+}
+
+/// The agent that is meant and its workspace. An agent that nobody configured has no files.
+fn workspace(shared: &Shared, params: &Value) -> Result<(AgentId, String), ErrorShape> {
+    let sound = shared.sound()?;
+    let id = AgentId::normalize(text(params, "agentId"));
+    if !all(&sound).contains(&id) {
+        return Err(refused(&AgentRefusal::Unknown));
+    }
+    let workspace = sound.store.locations.agent_workspace(&sound.store.loaded.config, &id).value;
+    Ok((id, workspace))
+}
+
+/// Whether a file comes with its text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Content {
+    Shown,
+    Left,
+}
+
+fn described(workspace: &str, name: &str, found: Option<&Found>, content: Content) -> Value {
+    let path = Path::new(workspace).join(name).to_string_lossy().into_owned();
+    let mut file = json!({ "name": name, "path": path, "missing": found.is_none() });
+    if let Some(found) = found {
+        file["size"] = json!(found.size);
+        file["updatedAtMs"] = json!(found.updated_at_ms);
+        if content == Content::Shown {
+            file["content"] = json!(found.content);
+        }
+    }
+    file
+}
+
+fn refused(refusal: &AgentRefusal) -> ErrorShape {
+    ErrorShape::invalid(refusal.to_string())
+}
+
+fn file_error(error: FileError) -> ErrorShape {
+    match error {
+        error @ FileError::Unsafe { .. } => ErrorShape::invalid(error.to_string()),
+        FileError::File(error) => unavailable(&error),
+    }
+}
+
+fn error(error: AgentError) -> ErrorShape {
+    match error {
+        AgentError::Refused(refusal) => refused(&refusal),
+        AgentError::File(error) => unavailable(&error),
+        AgentError::Config(error) => match *error {
+            error @ (WriteError::Invalid(_) | WriteError::Elsewhere { .. }) => {
+                ErrorShape::invalid(error.to_string())
+            }
+            error => unavailable(&error),
+        },
+    }
+}

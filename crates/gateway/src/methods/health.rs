@@ -1,0 +1,197 @@
+//! `health`, `status`, `system-presence`: what is there and how it is.
+//!
+//! This build runs no heartbeats and has no channels, and says so.
+
+use std::collections::BTreeMap;
+
+use clawpen_engine::approvals_file::now_ms;
+use clawpen_engine::config_file::Sound;
+use clawpen_engine::session_entries::{Entry, Sessions};
+use clawpen_rules::agents as rule;
+use clawpen_rules::ids::AgentId;
+use clawpen_rules::session::entry::{context_tokens, default_model};
+use clawpen_wire::gateway::{COMPATIBLE_RELEASE, ErrorShape};
+use serde_json::{Map, Value, json};
+
+use super::agents;
+use crate::dispatch::Caller;
+use crate::shared::{Shared, unavailable};
+
+/// How many sessions are shown.
+const RECENT: usize = 10;
+const RECENT_IN_HEALTH: usize = 5;
+
+pub(crate) fn health(shared: &Shared) -> Result<Value, ErrorShape> {
+    of(shared)
+}
+
+/// The health of this moment.
+pub(crate) fn of(shared: &Shared) -> Result<Value, ErrorShape> {
+    let start = now_ms();
+    let sound = shared.sound()?;
+    let config = &sound.store.loaded.config;
+    let default = config.default_agent();
+    let mut listed = Vec::new();
+    let mut own = json!({});
+    for id in agents::all(&sound) {
+        let (path, entries) = store(&sound, &id)?;
+        let recent: Vec<Value> = newest(&entries)
+            .into_iter()
+            .take(RECENT_IN_HEALTH)
+            .map(|(key, updated)| {
+                json!({ "key": key, "updatedAt": updated, "age": start.saturating_sub(updated) })
+            })
+            .collect();
+        let sessions = json!({ "path": path, "count": entries.len(), "recent": recent });
+        if id == default {
+            own = sessions.clone();
+        }
+        let mut agent = json!({ "agentId": id.as_str() });
+        if let Some(name) = rule::name(config, &id) {
+            agent["name"] = json!(name);
+        }
+        agent["isDefault"] = json!(id == default);
+        agent["heartbeat"] = json!({
+            "enabled": false,
+            "every": "disabled",
+            "everyMs": Value::Null,
+            "prompt": "",
+            "target": "none",
+            "ackMaxChars": 0,
+        });
+        agent["sessions"] = sessions;
+        listed.push(agent);
+    }
+    Ok(json!({
+        "ok": true,
+        "ts": start,
+        "durationMs": now_ms().saturating_sub(start),
+        "channels": {},
+        "channelOrder": [],
+        "channelLabels": {},
+        "heartbeatSeconds": 0,
+        "defaultAgentId": default.as_str(),
+        "agents": listed,
+        "sessions": own,
+    }))
+}
+
+/// The store of an agent and what is in it.
+fn store(sound: &Sound, id: &AgentId) -> Result<(String, BTreeMap<String, Entry>), ErrorShape> {
+    let path = sound.store.locations.session_store(&sound.store.loaded.config, id);
+    let entries = Sessions::at(&path).read().map_err(|error| unavailable(&error))?;
+    Ok((path, entries))
+}
+
+/// The keys of entries, newest first, with their times.
+fn newest(entries: &BTreeMap<String, Entry>) -> Vec<(&str, u64)> {
+    let mut keys: Vec<(&str, u64)> = entries
+        .iter()
+        .map(|(key, entry)| {
+            (key.as_str(), entry.get("updatedAt").and_then(Value::as_u64).unwrap_or(0))
+        })
+        .collect();
+    keys.sort_by_key(|(_, updated)| std::cmp::Reverse(*updated));
+    keys
+}
+
+pub(crate) fn status(shared: &Shared, caller: &Caller) -> Result<Value, ErrorShape> {
+    let sound = shared.sound()?;
+    let config = &sound.store.loaded.config;
+    let default = config.default_agent();
+    let is_admin = caller.is_admin();
+    let (mut paths, mut all, mut by_agent, mut beats) = (vec![], vec![], vec![], vec![]);
+    let mut count = 0;
+    for id in agents::all(&sound) {
+        let (path, entries) = store(&sound, &id)?;
+        count += entries.len();
+        let rows: Vec<(u64, Value)> = newest(&entries)
+            .into_iter()
+            .filter_map(|(key, updated)| {
+                Some((updated, row(&sound, (&id, key), entries.get(key)?, updated)))
+            })
+            .collect();
+        let recent: Vec<&Value> = rows.iter().take(RECENT).map(|(_, row)| row).collect();
+        by_agent.push(json!({
+            "agentId": id.as_str(),
+            "path": if is_admin { path.as_str() } else { "[redacted]" },
+            "count": entries.len(),
+            "recent": if is_admin { json!(recent) } else { json!([]) },
+        }));
+        beats.push(json!({
+            "agentId": id.as_str(),
+            "enabled": false,
+            "every": "disabled",
+            "everyMs": Value::Null,
+        }));
+        paths.push(path);
+        all.extend(rows);
+    }
+    all.sort_by_key(|(updated, _)| std::cmp::Reverse(*updated));
+    let recent: Vec<Value> = all.into_iter().take(RECENT).map(|(_, row)| row).collect();
+    let model = default_model(config, &default);
+    let context = model.as_ref().map(|model| context_tokens(config, model));
+    Ok(json!({
+        "runtimeVersion": COMPATIBLE_RELEASE,
+        "heartbeat": { "defaultAgentId": default.as_str(), "agents": beats },
+        "channelSummary": [],
+        "queuedSystemEvents": [],
+        "sessions": {
+            "paths": if is_admin { paths } else { Vec::new() },
+            "count": count,
+            "defaults": {
+                "model": model.filter(|_| is_admin).map(|model| model.model),
+                "contextTokens": context.filter(|_| is_admin),
+            },
+            "recent": if is_admin { recent } else { Vec::new() },
+            "byAgent": by_agent,
+        },
+    }))
+}
+
+/// A session as `status` shows it.
+fn row(sound: &Sound, (id, key): (&AgentId, &str), entry: &Entry, updated: u64) -> Value {
+    let config = &sound.store.loaded.config;
+    let get = |name: &str| entry.get(name).cloned();
+    let default = default_model(config, id);
+    let context = entry
+        .get("contextTokens")
+        .and_then(Value::as_u64)
+        .or_else(|| default.as_ref().map(|model| context_tokens(config, model)));
+    let is_fresh = entry.get("totalTokensFresh").and_then(Value::as_bool).unwrap_or(false);
+    let total = entry.get("totalTokens").and_then(Value::as_u64).filter(|_| is_fresh);
+    let left = total.zip(context).map(|(total, context)| context.saturating_sub(total));
+    let used = total.zip(context).map(|(total, context)| (total * 100).checked_div(context));
+    let session = entry.get("sessionId").and_then(Value::as_str).unwrap_or_default();
+    let mut flags = Vec::new();
+    if entry.get("systemSent").and_then(Value::as_bool) == Some(true) {
+        flags.push("system".to_owned());
+    }
+    flags.push(format!("id:{session}"));
+    let mut row = Map::new();
+    row.insert("agentId".into(), json!(id.as_str()));
+    row.insert("key".into(), json!(key));
+    row.insert("kind".into(), json!(super::sessions::kind(key, entry)));
+    row.insert("sessionId".into(), json!(session));
+    row.insert("updatedAt".into(), json!(updated));
+    row.insert("age".into(), json!(now_ms().saturating_sub(updated)));
+    for name in ["thinkingLevel", "verboseLevel", "systemSent", "abortedLastRun"] {
+        row.extend(get(name).map(|value| (name.to_owned(), value)));
+    }
+    for name in ["inputTokens", "outputTokens", "cacheRead", "cacheWrite"] {
+        row.extend(get(name).map(|value| (name.to_owned(), value)));
+    }
+    row.insert("totalTokens".into(), json!(total));
+    row.insert("totalTokensFresh".into(), json!(is_fresh));
+    row.insert("remainingTokens".into(), json!(left));
+    row.insert("percentUsed".into(), json!(used.flatten()));
+    let model = get("model").or_else(|| default.map(|model| json!(model.model)));
+    row.insert("model".into(), model.unwrap_or_default());
+    row.insert("contextTokens".into(), json!(context));
+    row.insert("flags".into(), json!(flags));
+    Value::Object(row)
+}
+
+pub(crate) fn presence(shared: &Shared) -> Value {
+    shared.hub.presence(now_ms())
+}

@@ -1,0 +1,524 @@
+//! `sessions.*` and `chat.history`: the sessions that are stored, and what was said in them.
+//!
+//! A session is always meant by its key; where its entry and its transcript lie follows from the key
+//! and the config, never from what a client or an entry says.
+
+mod transcript;
+
+use std::collections::BTreeMap;
+
+use clawpen_engine::approvals_file::now_ms;
+use clawpen_engine::config_file::Sound;
+use clawpen_engine::random;
+use clawpen_engine::session_entries::{ChangeError, Entry, Sessions};
+use clawpen_engine::state_file::StateFileError;
+use clawpen_rules::config::sandbox::{SandboxConfig, SandboxMode};
+use clawpen_rules::ids::AgentId;
+use clawpen_rules::session::entry::{
+    Model, PatchRefusal, SETTINGS, context_tokens, decide_host, decide_model, default_model,
+};
+use clawpen_rules::session::key::{ChatType, SessionKey};
+use clawpen_rules::session::{self, Placement, Session};
+use clawpen_wire::gateway::ErrorShape;
+use serde_json::{Map, Value, json};
+
+use super::{agents, optional, text};
+use crate::dispatch::Caller;
+use crate::shared::{Shared, unavailable};
+
+pub(crate) use transcript::{history, preview};
+
+/// What is meant by a key: the session, its name in the store, and the store.
+struct Meant {
+    session: Session,
+    key: String,
+    sessions: Sessions,
+}
+
+fn meant(sound: &Sound, key: &str) -> Result<Meant, ErrorShape> {
+    let config = &sound.store.loaded.config;
+    if SessionKey::parse(key).is_none() {
+        return Err(ErrorShape::invalid("key required"));
+    }
+    let session = Session::resolve(config, key);
+    let path = sound.store.locations.session_store(config, session.agent());
+    let key = session.store_key().as_str().to_owned();
+    Ok(Meant { session, key, sessions: Sessions::at(&path) })
+}
+
+impl Meant {
+    fn path(&self) -> String {
+        self.sessions.path().to_string_lossy().into_owned()
+    }
+
+    fn entry(&self) -> Result<Option<Entry>, ErrorShape> {
+        let entries = self.sessions.read().map_err(|error| unavailable(&error))?;
+        Ok(entries.get(&self.key).cloned())
+    }
+}
+
+/// What a session is, as its row says.
+pub(crate) fn kind(key: &str, entry: &Entry) -> &'static str {
+    match key {
+        "global" => return "global",
+        "unknown" => return "unknown",
+        _ => {}
+    }
+    let is_group =
+        matches!(entry.get("chatType").and_then(Value::as_str), Some("group" | "channel"));
+    let by_key = SessionKey::parse(key).map(|key| key.chat_type());
+    match by_key {
+        Some(ChatType::Group | ChatType::Channel) => "group",
+        Some(ChatType::Direct | ChatType::Unknown) | None if is_group => "group",
+        Some(ChatType::Direct | ChatType::Unknown) | None => "direct",
+    }
+}
+
+pub(crate) fn list(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
+    let sound = shared.sound()?;
+    let config = &sound.store.loaded.config;
+    let only = optional(params, "agentId").map(AgentId::normalize);
+    let ids = match &only {
+        Some(id) => vec![id.clone()],
+        None => agents::all(&sound),
+    };
+    let now = now_ms();
+    let mut rows = Vec::new();
+    for id in ids {
+        let path = sound.store.locations.session_store(config, &id);
+        let entries = Sessions::at(&path).read().map_err(|error| unavailable(&error))?;
+        let kept = entries.iter().filter(|(key, entry)| is_wanted(params, key, entry, now));
+        rows.extend(kept.map(|(key, entry)| row(&sound, &id, key, entry)));
+    }
+    rows.sort_by_key(|row| std::cmp::Reverse(row["updatedAt"].as_u64()));
+    let limit = params["limit"].as_u64().and_then(|limit| usize::try_from(limit).ok());
+    rows.truncate(limit.unwrap_or(usize::MAX));
+    let model = default_model(config, &config.default_agent());
+    Ok(json!({
+        "ts": now,
+        "path": "(multiple)",
+        "count": rows.len(),
+        "defaults": {
+            "modelProvider": model.as_ref().map(|model| &model.provider),
+            "model": model.as_ref().map(|model| &model.model),
+            "contextTokens": model.as_ref().map(|model| context_tokens(config, model)),
+        },
+        "sessions": rows,
+    }))
+}
+
+/// Says whether a session is asked for.
+fn is_wanted(params: &Value, key: &str, entry: &Entry, now: u64) -> bool {
+    let field = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
+    let is_hidden = match key {
+        "global" => params["includeGlobal"] == json!(false),
+        "unknown" => params["includeUnknown"] == json!(false),
+        _ => SessionKey::parse(key).is_some_and(|key| key.is_cron_run()),
+    };
+    let updated = entry.get("updatedAt").and_then(Value::as_u64).unwrap_or(0);
+    let is_active = params["activeMinutes"]
+        .as_u64()
+        .is_none_or(|minutes| now.saturating_sub(updated) <= minutes.saturating_mul(60_000));
+    let has = |name: &str| optional(params, name).is_none_or(|wanted| wanted == field(name));
+    let search = optional(params, "search").map(|text| text.trim().to_lowercase());
+    let is_found = search.filter(|text| !text.is_empty()).is_none_or(|text| {
+        ["displayName", "label", "subject", "sessionId"]
+            .iter()
+            .map(|name| field(name))
+            .chain([key])
+            .any(|value| value.to_lowercase().contains(&text))
+    });
+    !is_hidden && is_active && is_found && has("label") && has("spawnedBy")
+}
+
+/// What a row takes from an entry as it is.
+const PLAIN: &[&str] = &[
+    "label",
+    "displayName",
+    "channel",
+    "chatType",
+    "origin",
+    "updatedAt",
+    "sessionId",
+    "systemSent",
+    "abortedLastRun",
+    "thinkingLevel",
+    "fastMode",
+    "verboseLevel",
+    "reasoningLevel",
+    "elevatedLevel",
+    "sendPolicy",
+    "execHost",
+    "execSecurity",
+    "execAsk",
+    "inputTokens",
+    "outputTokens",
+    "estimatedCostUsd",
+    "status",
+    "startedAt",
+    "endedAt",
+    "runtimeMs",
+    "parentSessionKey",
+    "responseUsage",
+    "deliveryContext",
+    "lastChannel",
+    "lastTo",
+    "spawnedBy",
+];
+
+fn row(sound: &Sound, id: &AgentId, key: &str, entry: &Entry) -> Value {
+    let config = &sound.store.loaded.config;
+    let mut row = Map::new();
+    row.insert("key".into(), json!(key));
+    row.insert("kind".into(), json!(kind(key, entry)));
+    for name in PLAIN {
+        row.extend(entry.get(*name).map(|value| ((*name).to_owned(), value.clone())));
+    }
+    let is_fresh = entry.get("totalTokensFresh").and_then(Value::as_bool).unwrap_or(false);
+    if let Some(total) = entry.get("totalTokens").filter(|_| is_fresh) {
+        row.insert("totalTokens".into(), total.clone());
+    }
+    row.insert("totalTokensFresh".into(), json!(is_fresh));
+    if let Some(model) = model_of(sound, id, entry) {
+        let context = entry.get("contextTokens").cloned();
+        row.insert(
+            "contextTokens".into(),
+            context.unwrap_or(json!(context_tokens(config, &model))),
+        );
+        row.insert("modelProvider".into(), json!(model.provider));
+        row.insert("model".into(), json!(model.model));
+    }
+    Value::Object(row)
+}
+
+/// The model that a session uses.
+fn model_of(sound: &Sound, id: &AgentId, entry: &Entry) -> Option<Model> {
+    let text = |name: &str| entry.get(name).and_then(Value::as_str).map(str::to_owned);
+    match (text("providerOverride"), text("modelOverride")) {
+        (Some(provider), Some(model)) => Some(Model { provider, model }),
+        _ => default_model(&sound.store.loaded.config, id),
+    }
+}
+
+pub(crate) fn resolve(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
+    let sound = shared.sound()?;
+    if let Some(key) = optional(params, "key") {
+        let found = meant(&sound, key)?;
+        return match found.entry()? {
+            Some(_) => Ok(json!({ "ok": true, "key": found.key })),
+            None => Err(ErrorShape::invalid(format!("No session found: {key}"))),
+        };
+    }
+    let (field, wanted) = match (optional(params, "sessionId"), optional(params, "label")) {
+        (Some(id), _) => ("sessionId", id),
+        (None, Some(label)) => ("label", label),
+        (None, None) => {
+            return Err(ErrorShape::invalid("one of key, sessionId or label is required"));
+        }
+    };
+    let only = optional(params, "agentId").map(AgentId::normalize);
+    for (id, entries) in stores(&sound)? {
+        let is_meant = only.as_ref().is_none_or(|only| *only == id);
+        let found = entries
+            .iter()
+            .filter(|_| is_meant)
+            .find(|(_, entry)| entry.get(field).and_then(Value::as_str) == Some(wanted));
+        if let Some((key, _)) = found {
+            return Ok(json!({ "ok": true, "key": key }));
+        }
+    }
+    Err(ErrorShape::invalid(format!("No session found: {wanted}")))
+}
+
+fn stores(sound: &Sound) -> Result<Vec<(AgentId, BTreeMap<String, Entry>)>, ErrorShape> {
+    let config = &sound.store.loaded.config;
+    let mut all = Vec::new();
+    for id in agents::all(sound) {
+        let path = sound.store.locations.session_store(config, &id);
+        let entries = Sessions::at(&path).read().map_err(|error| unavailable(&error))?;
+        all.push((id, entries));
+    }
+    Ok(all)
+}
+
+pub(crate) fn patch(shared: &Shared, caller: &Caller, params: &Value) -> Result<Value, ErrorShape> {
+    if caller.is_plain_webchat() {
+        let what =
+            "webchat clients cannot patch sessions; use chat.send for session-scoped updates";
+        return Err(ErrorShape::invalid(what));
+    }
+    let sound = shared.sound()?;
+    let found = meant(&sound, text(params, "key"))?;
+    let now = now_ms();
+    let changed = found.sessions.change(|store| {
+        check_label(store, &found.key, params)?;
+        let entry = store.entry(found.key.clone()).or_insert_with(|| json!({}));
+        if !entry.is_object() {
+            *entry = json!({});
+        }
+        let Value::Object(entry) = entry else { return Ok(Map::new()) };
+        if entry.get("sessionId").and_then(Value::as_str).is_none() {
+            entry.insert("sessionId".into(), json!(random::uuid()));
+        }
+        let before = entry.get("updatedAt").and_then(Value::as_u64).unwrap_or(0);
+        entry.insert("updatedAt".into(), json!(before.max(now)));
+        apply(&sound, &found.session, entry, params)?;
+        Ok(entry.clone())
+    });
+    let entry = changed.map_err(change_error)?;
+    let model = model_of(&sound, found.session.agent(), &entry);
+    Ok(json!({
+        "ok": true,
+        "path": found.path(),
+        "key": found.key,
+        "entry": entry,
+        "resolved": {
+            "modelProvider": model.as_ref().map(|model| &model.provider),
+            "model": model.as_ref().map(|model| &model.model),
+        },
+    }))
+}
+
+fn check_label(store: &Map<String, Value>, key: &str, params: &Value) -> Result<(), PatchRefusal> {
+    let Some(label) = optional(params, "label").map(str::trim) else { return Ok(()) };
+    let is_taken =
+        store.iter().any(|(other, entry)| other != key && entry["label"].as_str() == Some(label));
+    if is_taken { Err(PatchRefusal::Label { label: label.to_owned() }) } else { Ok(()) }
+}
+
+/// Sets what the parameters name; `null` clears.
+fn apply(
+    sound: &Sound,
+    session: &Session,
+    entry: &mut Entry,
+    params: &Value,
+) -> Result<(), PatchRefusal> {
+    let placement = placement(sound, session);
+    for setting in SETTINGS {
+        match params.get(setting.key) {
+            None => {}
+            Some(Value::String(text)) => {
+                let mut word = setting.accept(text)?;
+                if setting.key == "execHost" {
+                    word = decide_host(word, &placement);
+                }
+                entry.insert(setting.key.into(), json!(word));
+            }
+            Some(_) => {
+                entry.remove(setting.key);
+            }
+        }
+    }
+    for key in ["label", "execNode"] {
+        match params.get(key) {
+            None => {}
+            Some(Value::String(text)) if text.trim().is_empty() => {
+                return Err(PatchRefusal::EmptyNode);
+            }
+            Some(Value::String(text)) => {
+                entry.insert(key.into(), json!(text.trim()));
+            }
+            Some(_) => {
+                entry.remove(key);
+            }
+        }
+    }
+    match params.get("fastMode") {
+        None => {}
+        Some(Value::Bool(value)) => {
+            entry.insert("fastMode".into(), json!(value));
+        }
+        Some(_) => {
+            entry.remove("fastMode");
+        }
+    }
+    apply_model(sound, session, entry, params)
+}
+
+fn apply_model(
+    sound: &Sound,
+    session: &Session,
+    entry: &mut Entry,
+    params: &Value,
+) -> Result<(), PatchRefusal> {
+    let Some(wanted) = params.get("model") else { return Ok(()) };
+    let config = &sound.store.loaded.config;
+    let default = default_model(config, session.agent());
+    let model = match wanted.as_str() {
+        Some(text) => Some(decide_model(config, default.as_ref(), text)?),
+        None => None,
+    };
+    match model.filter(|model| Some(model) != default.as_ref()) {
+        Some(model) => {
+            entry.insert("providerOverride".into(), json!(model.provider));
+            entry.insert("modelOverride".into(), json!(model.model));
+        }
+        None => {
+            entry.remove("providerOverride");
+            entry.remove("modelOverride");
+        }
+    }
+    Ok(())
+}
+
+/// Where a session's tools run, by the config of this moment. A config that cannot be resolved runs
+/// nothing on the host.
+fn placement(sound: &Sound, session: &Session) -> Placement {
+    let config = &sound.store.loaded.config;
+    let state_dir = &sound.store.locations.state_dir;
+    let mode = SandboxConfig::resolve(config, Some(session.agent()), state_dir)
+        .map_or(SandboxMode::All, |resolved| resolved.mode.value);
+    session::decide(mode, session)
+}
+
+fn change_error(error: ChangeError<PatchRefusal>) -> ErrorShape {
+    match error {
+        ChangeError::Asker(refusal) => ErrorShape::invalid(refusal.to_string()),
+        ChangeError::File(error) => unavailable(&error),
+    }
+}
+
+/// What a reset session keeps.
+const KEPT: &[&str] = &[
+    "thinkingLevel",
+    "fastMode",
+    "verboseLevel",
+    "reasoningLevel",
+    "elevatedLevel",
+    "responseUsage",
+    "execHost",
+    "execSecurity",
+    "execAsk",
+    "execNode",
+    "providerOverride",
+    "modelOverride",
+    "sendPolicy",
+    "groupActivation",
+    "label",
+    "displayName",
+    "chatType",
+    "channel",
+    "origin",
+    "deliveryContext",
+    "lastChannel",
+    "lastTo",
+    "spawnedBy",
+];
+
+pub(crate) fn reset(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
+    let sound = shared.sound()?;
+    let found = meant(&sound, text(params, "key"))?;
+    let now = now_ms();
+    let id = random::uuid();
+    let file = found.sessions.transcript(&id);
+    let changed = found.sessions.change(|store| {
+        let old = store.get(&found.key).and_then(Value::as_object).cloned().unwrap_or_default();
+        let model = model_of(&sound, found.session.agent(), &old);
+        let mut new = Map::new();
+        new.insert("sessionId".into(), json!(id));
+        new.insert(
+            "sessionFile".into(),
+            json!(file.map(|file| file.to_string_lossy().into_owned())),
+        );
+        new.insert("updatedAt".into(), json!(now));
+        new.insert("systemSent".into(), json!(false));
+        new.insert("abortedLastRun".into(), json!(false));
+        for key in KEPT {
+            new.extend(old.get(*key).map(|value| ((*key).to_owned(), value.clone())));
+        }
+        if let Some(model) = model {
+            new.insert("model".into(), json!(model.model));
+            new.insert("modelProvider".into(), json!(model.provider));
+        }
+        for counter in ["inputTokens", "outputTokens", "totalTokens"] {
+            new.insert(counter.into(), json!(0));
+        }
+        new.insert("totalTokensFresh".into(), json!(true));
+        store.insert(found.key.clone(), Value::Object(new.clone()));
+        Ok((old, new))
+    });
+    let (old, new) = changed.map_err(change_error)?;
+    if let Some(old) = old.get("sessionId").and_then(Value::as_str) {
+        found.sessions.archive(old, "reset", shared.now()).map_err(|error| unavailable(&error))?;
+    }
+    Ok(json!({ "ok": true, "key": found.key, "entry": new }))
+}
+
+pub(crate) fn delete(
+    shared: &Shared,
+    caller: &Caller,
+    params: &Value,
+) -> Result<Value, ErrorShape> {
+    if caller.is_plain_webchat() {
+        let what =
+            "webchat clients cannot delete sessions; use chat.send for session-scoped updates";
+        return Err(ErrorShape::invalid(what));
+    }
+    let sound = shared.sound()?;
+    let found = meant(&sound, text(params, "key"))?;
+    let main = Session::resolve(&sound.store.loaded.config, "main");
+    if found.key == main.store_key().as_str() || found.key == main.main_key().as_str() {
+        let what = format!("Cannot delete the main session ({}).", found.key);
+        return Err(ErrorShape::invalid(what));
+    }
+    let removed: Option<Value> =
+        found.sessions.change(|store| Ok(store.remove(&found.key))).map_err(change_error)?;
+    let mut archived = Vec::new();
+    let id = removed.as_ref().and_then(|entry| entry["sessionId"].as_str());
+    if let Some(id) = id.filter(|_| params["deleteTranscript"] != json!(false)) {
+        let aside: Result<_, StateFileError> = found.sessions.archive(id, "deleted", shared.now());
+        let aside = aside.map_err(|error| unavailable(&error))?;
+        archived.extend(aside.map(|path| path.to_string_lossy().into_owned()));
+    }
+    Ok(json!({
+        "ok": true,
+        "key": found.key,
+        "deleted": removed.is_some(),
+        "archived": archived,
+    }))
+}
+
+pub(crate) fn create(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
+    let sound = shared.sound()?;
+    let agent = match optional(params, "agentId") {
+        Some(id) => AgentId::normalize(id),
+        None => sound.store.loaded.config.default_agent(),
+    };
+    if !agents::all(&sound).contains(&agent) {
+        return Err(ErrorShape::invalid(format!("unknown agent id \"{agent}\"")));
+    }
+    let key = match optional(params, "key") {
+        Some(key) => key.to_owned(),
+        None => format!("agent:{agent}:dashboard:{}", random::uuid()),
+    };
+    let found = meant(&sound, &key)?;
+    let now = now_ms();
+    let changed = found.sessions.change(|store| {
+        check_label(store, &found.key, params)?;
+        let old = store.get(&found.key).and_then(Value::as_object).cloned();
+        let mut entry = old.unwrap_or_default();
+        if entry.get("sessionId").and_then(Value::as_str).is_none() {
+            entry.insert("sessionId".into(), json!(random::uuid()));
+        }
+        entry.insert("updatedAt".into(), json!(now));
+        if let Some(label) = optional(params, "label") {
+            entry.insert("label".into(), json!(label.trim()));
+        }
+        apply_model(&sound, &found.session, &mut entry, params)?;
+        let id = entry.get("sessionId").and_then(Value::as_str).unwrap_or_default();
+        let file = found.sessions.transcript(id);
+        if let Some(file) = file {
+            entry.insert("sessionFile".into(), json!(file.to_string_lossy()));
+        }
+        store.insert(found.key.clone(), Value::Object(entry.clone()));
+        Ok(entry)
+    });
+    let entry = changed.map_err(change_error)?;
+    Ok(json!({
+        "ok": true,
+        "key": found.key,
+        "sessionId": entry.get("sessionId"),
+        "entry": entry,
+        "runStarted": false,
+    }))
+}

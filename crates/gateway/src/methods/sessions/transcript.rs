@@ -1,0 +1,145 @@
+//! What was said in a session: the whole of it, or a glance.
+
+use clawpen_engine::approvals_file::now_ms;
+use clawpen_engine::session_entries::Message;
+use clawpen_wire::gateway::ErrorShape;
+use serde_json::{Value, json};
+
+use super::meant;
+use crate::methods::text;
+use crate::shared::{Shared, unavailable};
+
+const HISTORY_DEFAULT: u64 = 200;
+/// More is not refused but cut: pages ask for thousands.
+const HISTORY_MOST: u64 = 1000;
+const MAX_TEXT: usize = 12_000;
+const MAX_MESSAGE: usize = 128 * 1024;
+const MAX_HISTORY: usize = 6 * 1024 * 1024;
+const PREVIEW_KEYS: usize = 64;
+
+/// The messages of a session, the newest ones that fit.
+pub(crate) fn history(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
+    let sound = shared.sound()?;
+    let key = text(params, "sessionKey");
+    let found = meant(&sound, key)?;
+    let entry = found.entry()?.unwrap_or_default();
+    let id = entry.get("sessionId").and_then(Value::as_str);
+    let messages = match id {
+        Some(id) => found.sessions.messages(id).map_err(|error| unavailable(&error))?,
+        None => Vec::new(),
+    };
+    let limit = params["limit"].as_u64().unwrap_or(HISTORY_DEFAULT).min(HISTORY_MOST);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut shown: Vec<Value> =
+        messages.iter().enumerate().map(|(index, message)| display(message, index + 1)).collect();
+    shown.drain(..shown.len().saturating_sub(limit));
+    let mut size: usize = shown.iter().map(|message| message.to_string().len()).sum();
+    while size > MAX_HISTORY && !shown.is_empty() {
+        size -= shown.remove(0).to_string().len();
+    }
+    let mut answer = json!({ "sessionKey": key });
+    if let Some(id) = id {
+        answer["sessionId"] = json!(id);
+    }
+    answer["messages"] = json!(shown);
+    answer["thinkingLevel"] = entry.get("thinkingLevel").cloned().unwrap_or(json!("off"));
+    for key in ["fastMode", "verboseLevel"] {
+        if let Some(value) = entry.get(key) {
+            answer[key] = value.clone();
+        }
+    }
+    Ok(answer)
+}
+
+/// A message as clients see it: without the details of tools, long texts cut.
+fn display(message: &Message, seq: usize) -> Value {
+    let mut body = message.body.clone();
+    body.remove("details");
+    match body.get_mut("content") {
+        Some(Value::String(text)) => *text = cut(text, MAX_TEXT),
+        Some(Value::Array(blocks)) => {
+            for block in blocks {
+                if let Some(Value::String(text)) = block.get_mut("text") {
+                    *text = cut(text, MAX_TEXT);
+                }
+            }
+        }
+        _ => {}
+    }
+    body.insert("__openclaw".into(), json!({ "id": message.id, "seq": seq }));
+    let shown = Value::Object(body);
+    if shown.to_string().len() <= MAX_MESSAGE {
+        return shown;
+    }
+    json!({
+        "role": shown["role"],
+        "content": [{ "type": "text", "text": "[this message is too large to show]" }],
+        "timestamp": shown["timestamp"],
+        "__openclaw": shown["__openclaw"],
+    })
+}
+
+fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(most.saturating_sub(3)).collect();
+    kept + "..."
+}
+
+/// The last few messages of several sessions.
+pub(crate) fn preview(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
+    let sound = shared.sound()?;
+    let number = |key: &str, default: u64, most: u64| {
+        let wanted = params[key].as_u64().unwrap_or(default).min(most);
+        usize::try_from(wanted).unwrap_or(usize::MAX)
+    };
+    let (limit, chars) = (number("limit", 12, 50), number("maxChars", 240, 2000));
+    let keys = params["keys"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let mut previews = Vec::new();
+    for key in keys.take(PREVIEW_KEYS) {
+        let found = meant(&sound, key)?;
+        let entry = found.entry()?;
+        let id = entry.as_ref().and_then(|entry| entry.get("sessionId")).and_then(Value::as_str);
+        let read = id.map(|id| found.sessions.messages(id)).transpose();
+        let (status, items) = match (entry.is_some(), read) {
+            (false, _) => ("missing", Vec::new()),
+            (true, Err(_)) => ("error", Vec::new()),
+            (true, Ok(messages)) => {
+                let mut items: Vec<Value> = messages
+                    .unwrap_or_default()
+                    .iter()
+                    .filter_map(|message| glance(message, chars))
+                    .collect();
+                items.drain(..items.len().saturating_sub(limit));
+                (if items.is_empty() { "empty" } else { "ok" }, items)
+            }
+        };
+        previews.push(json!({ "key": key, "status": status, "items": items }));
+    }
+    Ok(json!({ "ts": now_ms(), "previews": previews }))
+}
+
+/// One line of a preview; `None` if the message says nothing.
+fn glance(message: &Message, chars: usize) -> Option<Value> {
+    let role = message.body.get("role").and_then(Value::as_str).unwrap_or_default();
+    let blocks = message.body.get("content");
+    let is_call = |block: &Value| block["type"] == "toolCall";
+    let has_call = blocks.and_then(Value::as_array).is_some_and(|list| list.iter().any(is_call));
+    let role = match role {
+        "assistant" if has_call => "tool",
+        "toolResult" | "tool" => "tool",
+        "user" | "assistant" | "system" => role,
+        _ => "other",
+    };
+    let text = match blocks {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(list)) => {
+            let texts: Vec<&str> = list.iter().filter_map(|block| block["text"].as_str()).collect();
+            texts.join("\n")
+        }
+        _ => String::new(),
+    };
+    let text = text.trim();
+    (!text.is_empty()).then(|| json!({ "role": role, "text": cut(text, chars) }))
+}

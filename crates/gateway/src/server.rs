@@ -1,0 +1,293 @@
+//! Starts and stops the gateway.
+//!
+//! Where it listens and with what secret is decided in `rules::access::listen`; a refusal there means
+//! that nothing is opened at all.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::routing::any;
+use clawpen_engine::approvals_file::now_ms;
+use clawpen_engine::config_file::{self, Base, WriteError};
+use clawpen_engine::config_store::{StoreError, Surroundings};
+use clawpen_engine::devices::Devices;
+use clawpen_engine::random;
+use clawpen_rules::access::connect::OriginRules;
+use clawpen_rules::access::listen::{
+    self, Bind, Listen, ListenRefusal, Said, Secret, Unconfigured,
+};
+use clawpen_rules::config::Config;
+use clawpen_rules::config::patch;
+use clawpen_rules::config::tree::Node;
+use clawpen_rules::timestamp::Timestamp;
+use clawpen_wire::gateway::{HANDSHAKE_TIMEOUT_MS, TICK_INTERVAL_MS, close};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::auth::{Guard, Patience, Throttle};
+use crate::http;
+use crate::hub::{Hub, Slow};
+use crate::methods::health;
+use crate::shared::{Shared, Strangers};
+use crate::socket::{Caller, Door};
+use crate::tree_json::to_tree;
+
+/// How often and how long a taken port is tried again.
+const PORT_ATTEMPTS: u32 = 5;
+const PORT_WAIT: Duration = Duration::from_millis(500);
+const HEALTH_INTERVAL: Duration = Duration::from_secs(60);
+/// How long connections may take to end when the gateway stops.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// How to start.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub around: Surroundings,
+    pub port: Option<u16>,
+    pub bind: Option<String>,
+    pub unconfigured: Unconfigured,
+    /// How long a login may take.
+    pub handshake_timeout: Duration,
+    /// How often a sign of life is sent.
+    pub tick: Duration,
+}
+
+impl Options {
+    pub fn new(around: Surroundings) -> Self {
+        let wanted = around.variable("OPENCLAW_HANDSHAKE_TIMEOUT_MS");
+        let timeout = wanted.and_then(|text| text.trim().parse().ok()).filter(|ms| *ms > 0);
+        Self {
+            around,
+            port: None,
+            bind: None,
+            unconfigured: Unconfigured::Refuse,
+            handshake_timeout: Duration::from_millis(timeout.unwrap_or(HANDSHAKE_TIMEOUT_MS)),
+            tick: Duration::from_millis(TICK_INTERVAL_MS),
+        }
+    }
+}
+
+/// Why the gateway did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Config(StoreError),
+    #[error(transparent)]
+    Refused(ListenRefusal),
+    #[error(
+        "another gateway instance is already listening on port {port}; stop it or choose another port"
+    )]
+    Taken { port: u16 },
+    #[error("cannot listen on `{address}`: {cause}")]
+    Listen {
+        address: SocketAddr,
+        #[source]
+        cause: io::Error,
+    },
+    #[error("cannot make a token for the gateway: {0}")]
+    Token(String),
+}
+
+/// A gateway that runs. It stops when it is told to, or with its runtime.
+#[derive(Debug)]
+pub struct Running {
+    addresses: Vec<SocketAddr>,
+    stop: watch::Sender<bool>,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+    shared: SharedHandle,
+}
+
+struct SharedHandle(Arc<Shared>);
+
+impl std::fmt::Debug for SharedHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
+impl Running {
+    /// Where it listens.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Tells every client, closes every connection and waits for their ends.
+    pub async fn stop(self) {
+        let shared = &self.shared.0;
+        shared.is_ready.store(false, Ordering::Relaxed);
+        let payload = json!({ "reason": "gateway stopping", "restartExpectedMs": Value::Null });
+        shared.hub.broadcast("shutdown", &payload, Slow::Close);
+        shared.hub.close_all(close::RESTART, "service restart");
+        // Nobody listens any more if every task has ended.
+        let _ = self.stop.send(true);
+        let all = futures_util::future::join_all(self.tasks);
+        let _ = tokio::time::timeout(FAREWELL, all).await;
+    }
+}
+
+/// Starts a gateway.
+pub async fn start(options: Options) -> Result<Running, StartError> {
+    let around = options.around.clone();
+    let store = around.open().map_err(StartError::Config)?;
+    let config = &store.loaded.config;
+    let said = Said {
+        port: options.port,
+        port_variable: around.variable("OPENCLAW_GATEWAY_PORT"),
+        bind: options.bind.as_deref(),
+        token_variable: around.variable("OPENCLAW_GATEWAY_TOKEN"),
+        password_variable: around.variable("OPENCLAW_GATEWAY_PASSWORD"),
+        unconfigured: options.unconfigured,
+    };
+    let wanted = listen::decide(config, &said).map_err(StartError::Refused)?;
+    let secret = ensure_secret(&around, &wanted.secret)?;
+    let guard = Guard::of(&secret).ok_or_else(|| StartError::Token("none".to_owned()))?;
+    let listeners = open(&wanted).await?;
+    let shared = Arc::new(Shared {
+        guard,
+        origins: origins(config),
+        devices: Devices::in_state(&store.locations.state_dir),
+        hub: Hub::default(),
+        throttle: Throttle::new(patience(config)),
+        started: Instant::now(),
+        handshake_timeout: options.handshake_timeout,
+        is_ready: AtomicBool::new(true),
+        strangers: Strangers::default(),
+        writes: Mutex::new(HashMap::new()),
+        locations: store.locations,
+        around,
+    });
+    Ok(run(shared, listeners, options.tick))
+}
+
+fn run(shared: Arc<Shared>, listeners: Vec<TcpListener>, tick: Duration) -> Running {
+    let (stop, stopped) = watch::channel(false);
+    let addresses: Vec<SocketAddr> =
+        listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+    let mut tasks = Vec::new();
+    for listener in listeners {
+        let app = Router::new().fallback(any(http::serve)).with_state(shared.clone());
+        let service = app.into_make_service_with_connect_info::<Caller>();
+        let mut stopped = stopped.clone();
+        tasks.push(tokio::spawn(async move {
+            let serving = axum::serve(Door(listener), service);
+            let serving = serving.with_graceful_shutdown(async move {
+                let _ = stopped.wait_for(|stop| *stop).await;
+            });
+            // It only ends when it is told to.
+            let _ = serving.await;
+        }));
+    }
+    tasks.push(tokio::spawn(beat(shared.clone(), tick, stopped)));
+    Running { addresses, stop, tasks, shared: SharedHandle(shared) }
+}
+
+/// Sends signs of life and the health until the gateway stops.
+async fn beat(shared: Arc<Shared>, tick: Duration, mut stopped: watch::Receiver<bool>) {
+    let mut ticks = tokio::time::interval(tick);
+    let mut checks = tokio::time::interval(HEALTH_INTERVAL);
+    // The first of each is due at once, and nobody waits for it.
+    ticks.tick().await;
+    checks.tick().await;
+    loop {
+        tokio::select! {
+            // Told to stop, or nobody is left who could tell us.
+            _ = stopped.changed() => return,
+            _ = ticks.tick() => {
+                shared.hub.broadcast("tick", &json!({ "ts": now_ms() }), Slow::Drop);
+            }
+            _ = checks.tick() => {
+                let shared = shared.clone();
+                let looked = tokio::task::spawn_blocking(move || {
+                    if let Ok(health) = health::of(&shared) {
+                        shared.hub.health_changed();
+                        shared.hub.broadcast("health", &health, Slow::Close);
+                    }
+                });
+                let _ = looked.await;
+            }
+        }
+    }
+}
+
+/// The secret of the config; a token that is not there yet is made and written down.
+fn ensure_secret(around: &Surroundings, secret: &Secret) -> Result<Secret, StartError> {
+    let fail = |error: &dyn std::error::Error| StartError::Token(error.to_string());
+    match secret {
+        Secret::Token(None) => {}
+        other => return Ok(other.clone()),
+    }
+    let token = random::token().map_err(|error| fail(&error))?;
+    let addition = to_tree(&json!({ "gateway": { "auth": { "mode": "token", "token": token } } }));
+    let now = Timestamp::from_millis(now_ms());
+    let written = config_file::write(around, Base::Now, now, |old| {
+        let mut new: Node = old.shown.clone();
+        patch::merge(&mut new, &addition);
+        Ok::<_, std::convert::Infallible>(new)
+    });
+    written.map_err(|error: WriteError<std::convert::Infallible>| fail(&error))?;
+    Ok(Secret::Token(Some(token)))
+}
+
+async fn open(wanted: &Listen) -> Result<Vec<TcpListener>, StartError> {
+    let first = match wanted.bind {
+        Bind::Loopback => Ipv4Addr::LOCALHOST,
+        Bind::Lan => Ipv4Addr::UNSPECIFIED,
+        Bind::Custom(address) => address,
+    };
+    let mut listeners = vec![bind((first, wanted.port).into()).await?];
+    if wanted.bind == Bind::Loopback {
+        let port = listeners.first().and_then(|first| first.local_addr().ok());
+        let port = port.map_or(wanted.port, |address| address.port());
+        // A machine without IPv6 is none the worse for it.
+        listeners.extend(TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await.ok());
+    }
+    Ok(listeners)
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
+    let mut attempt = 1;
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return Ok(listener),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                if attempt == PORT_ATTEMPTS {
+                    return Err(StartError::Taken { port: address.port() });
+                }
+                attempt += 1;
+                tokio::time::sleep(PORT_WAIT).await;
+            }
+            Err(cause) => return Err(StartError::Listen { address, cause }),
+        }
+    }
+}
+
+fn origins(config: &Config) -> OriginRules {
+    let allowed = config.at(&["gateway", "controlUi", "allowedOrigins"]);
+    let fallback = config.at(&["gateway", "controlUi", "dangerouslyAllowHostHeaderOriginFallback"]);
+    OriginRules {
+        allowed: allowed.and_then(|at| at.strings()).unwrap_or_default(),
+        host_header_counts: fallback.is_some_and(|at| at.node.as_bool() == Some(true)),
+    }
+}
+
+fn patience(config: &Config) -> Patience {
+    let built_in = Patience::default();
+    let number = |key: &str| {
+        let at = config.at(&["gateway", "auth", "rateLimit", key])?;
+        format!("{:.0}", at.node.as_number()?).parse::<u64>().ok().filter(|number| *number > 0)
+    };
+    let duration =
+        |key: &str, built_in: Duration| number(key).map_or(built_in, Duration::from_millis);
+    let attempts = number("maxAttempts").and_then(|number| u32::try_from(number).ok());
+    Patience {
+        attempts: attempts.unwrap_or(built_in.attempts),
+        window: duration("windowMs", built_in.window),
+        lockout: duration("lockoutMs", built_in.lockout),
+    }
+}

@@ -1,0 +1,147 @@
+//! What all connections of one gateway have in common.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use clawpen_engine::approvals_file::now_ms;
+use clawpen_engine::config_file::{self, Sound, View};
+use clawpen_engine::config_store::Surroundings;
+use clawpen_engine::devices::Devices;
+use clawpen_rules::access::connect::OriginRules;
+use clawpen_rules::config::locate::Locations;
+use clawpen_rules::timestamp::Timestamp;
+use clawpen_wire::gateway::{ErrorShape, MAX_PENDING_PER_ADDRESS};
+use serde_json::{Value, json};
+
+use crate::auth::{Guard, Throttle};
+use crate::hub::Hub;
+
+/// How often the config may be changed by one client: so many times a window.
+const WRITES: usize = 3;
+const WRITES_WINDOW: Duration = Duration::from_secs(60);
+const MAX_WRITERS: usize = 10_000;
+
+pub(crate) struct Shared {
+    pub(crate) around: Surroundings,
+    pub(crate) locations: Locations,
+    pub(crate) guard: Guard,
+    pub(crate) origins: OriginRules,
+    pub(crate) devices: Devices,
+    pub(crate) hub: Hub,
+    pub(crate) throttle: Throttle,
+    pub(crate) started: Instant,
+    pub(crate) handshake_timeout: Duration,
+    pub(crate) is_ready: AtomicBool,
+    pub(crate) strangers: Strangers,
+    pub(crate) writes: Mutex<HashMap<(String, IpAddr), Vec<Instant>>>,
+}
+
+impl Shared {
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::from_millis(now_ms())
+    }
+
+    /// The config of this moment.
+    pub(crate) fn view(&self) -> Result<View, ErrorShape> {
+        config_file::view(&self.around).map_err(|error| unavailable(&error))
+    }
+
+    /// The config of this moment, if it is sound.
+    pub(crate) fn sound(&self) -> Result<Sound, ErrorShape> {
+        self.view()?.state.map_err(|findings| {
+            let issues: Vec<Value> = findings
+                .iter()
+                .map(|finding| json!({ "path": finding.key, "message": finding.message }))
+                .collect();
+            ErrorShape::unavailable("the config is not valid; mend it first")
+                .with_details(json!({ "issues": issues }))
+        })
+    }
+
+    /// Takes one of a client's few changes of the config; the error says when the next is due.
+    pub(crate) fn take_write(
+        &self,
+        method: &str,
+        writer: (String, IpAddr),
+        now: Instant,
+    ) -> Result<(), ErrorShape> {
+        let Ok(mut writes) = self.writes.lock() else {
+            return Err(ErrorShape::unavailable("try again"));
+        };
+        if writes.len() >= MAX_WRITERS {
+            writes.retain(|_, times| {
+                times.iter().any(|time| now.duration_since(*time) < WRITES_WINDOW)
+            });
+        }
+        let times = writes.entry(writer).or_default();
+        times.retain(|time| now.duration_since(*time) < WRITES_WINDOW);
+        if let (true, Some(first)) = (times.len() >= WRITES, times.first()) {
+            let left = WRITES_WINDOW.saturating_sub(now.duration_since(*first));
+            let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1);
+            let seconds = left_ms.div_ceil(1000);
+            return Err(ErrorShape {
+                retry_after_ms: Some(left_ms),
+                ..ErrorShape::unavailable(format!(
+                    "rate limit exceeded for {method}; retry after {seconds}s"
+                ))
+                .with_details(json!({ "method": method, "limit": "3 per 60s" }))
+            });
+        }
+        times.push(now);
+        Ok(())
+    }
+}
+
+/// An error that is nobody's fault at the other end. What it says names files and causes, no secrets.
+pub(crate) fn unavailable(error: &dyn std::error::Error) -> ErrorShape {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    ErrorShape::unavailable(text)
+}
+
+/// Connections that have not logged in yet, by address.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Strangers(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// One of them; it counts until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Stranger {
+    all: Strangers,
+    address: IpAddr,
+}
+
+impl Strangers {
+    /// Counts one more, unless there are too many of that address.
+    pub(crate) fn admit(&self, address: IpAddr) -> Option<Stranger> {
+        let address = address.to_canonical();
+        let mut counts = self.0.lock().ok()?;
+        let count = counts.entry(address).or_default();
+        if *count >= MAX_PENDING_PER_ADDRESS {
+            return None;
+        }
+        *count += 1;
+        Some(Stranger { all: self.clone(), address })
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let Ok(mut counts) = self.all.0.lock() else { return };
+        if let Some(count) = counts.get_mut(&self.address) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                counts.remove(&self.address);
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The listening socket, and a cap on what a stranger may send.
+//!
+//! Until somebody has logged in, a connection is read to a small limit and no further: neither a huge
+//! frame nor endless headers cost memory. The limit is lifted by the login.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener};
+use clawpen_wire::gateway::MAX_HANDSHAKE_BYTES;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Headers, a frame of the largest size, and room to see that a frame is too large.
+const STRANGER_BYTES: usize = MAX_HANDSHAKE_BYTES * 2;
+/// A request over HTTP has its own, larger cap: its body is read after its sender is known.
+pub(crate) const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
+
+/// How much may still be read from a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Allowance(Arc<AtomicUsize>);
+
+impl Allowance {
+    fn new() -> Self {
+        Self(Arc::new(AtomicUsize::new(STRANGER_BYTES)))
+    }
+
+    /// The other end is known: it may send what it likes, frame by frame.
+    pub(crate) fn lift(&self) {
+        self.0.store(usize::MAX, Ordering::Relaxed);
+    }
+
+    /// One body of the size that HTTP requests may have.
+    pub(crate) fn extend(&self) {
+        self.0.store(MAX_BODY_BYTES + STRANGER_BYTES, Ordering::Relaxed);
+    }
+}
+
+/// Who is on the other end of a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(crate) address: SocketAddr,
+    pub(crate) allowance: Allowance,
+}
+
+impl Connected<IncomingStream<'_, Door>> for Caller {
+    fn connect_info(stream: IncomingStream<'_, Door>) -> Self {
+        let address = *stream.remote_addr();
+        Self { address, allowance: stream.io().allowance.clone() }
+    }
+}
+
+/// A listening socket whose connections are counted.
+#[derive(Debug)]
+pub(crate) struct Door(pub(crate) TcpListener);
+
+impl Listener for Door {
+    type Io = Counted;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            match self.0.accept().await {
+                Ok((stream, address)) => {
+                    // Small answers must not wait for more.
+                    let _ = stream.set_nodelay(true);
+                    return (Counted { stream, allowance: Allowance::new() }, address);
+                }
+                // Out of descriptors: whoever is connected goes on, new ones wait a little.
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.0.local_addr()
+    }
+}
+
+/// A connection that is read no further than its allowance.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    stream: TcpStream,
+    allowance: Allowance,
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let left = self.allowance.0.load(Ordering::Relaxed);
+        if left == 0 {
+            let why = "more was sent than somebody may who has not logged in";
+            return Poll::Ready(Err(io::Error::other(why)));
+        }
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if left != usize::MAX {
+            let read = buffer.filled().len().saturating_sub(before);
+            // Only this connection's reader takes away; a lift in between must stay.
+            let taken = self.allowance.0.compare_exchange(
+                left,
+                left.saturating_sub(read),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            let _ = taken;
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

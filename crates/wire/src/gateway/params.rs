@@ -1,0 +1,269 @@
+//! The parameters of every method, as data: one table that checks requests and prints the reference.
+
+use super::shape::{FILLED, Field, Shape, TEXT, needed, optional};
+
+/// The parameters of `connect`.
+pub static CONNECT: Shape = Shape::Object(&[
+    needed("minProtocol", POSITIVE),
+    needed("maxProtocol", POSITIVE),
+    needed("client", Shape::Object(CLIENT)),
+    optional("caps", Shape::List(&FILLED)),
+    optional("commands", Shape::List(&FILLED)),
+    optional("permissions", Shape::Map(&Shape::Bool)),
+    optional("pathEnv", TEXT),
+    optional("role", FILLED),
+    optional("scopes", Shape::List(&FILLED)),
+    optional("device", Shape::Object(DEVICE)),
+    optional("auth", Shape::Object(AUTH)),
+    optional("locale", TEXT),
+    optional("userAgent", TEXT),
+]);
+
+const POSITIVE: Shape = Shape::Integer { least: 1, most: i64::MAX };
+
+const CLIENT: &[Field] = &[
+    needed("id", Shape::Words(CLIENT_IDS)),
+    optional("displayName", FILLED),
+    needed("version", FILLED),
+    needed("platform", FILLED),
+    optional("deviceFamily", FILLED),
+    optional("modelIdentifier", FILLED),
+    needed("mode", Shape::Words(&["webchat", "cli", "ui", "backend", "node", "probe", "test"])),
+    optional("instanceId", FILLED),
+];
+
+const CLIENT_IDS: &[&str] = &[
+    "webchat-ui",
+    "openclaw-control-ui",
+    "openclaw-tui",
+    "webchat",
+    "cli",
+    "gateway-client",
+    "openclaw-macos",
+    "openclaw-ios",
+    "openclaw-android",
+    "node-host",
+    "test",
+    "fingerprint",
+    "openclaw-probe",
+];
+
+const DEVICE: &[Field] = &[
+    needed("id", FILLED),
+    needed("publicKey", FILLED),
+    needed("signature", FILLED),
+    needed("signedAt", Shape::Integer { least: 0, most: i64::MAX }),
+    needed("nonce", TEXT),
+];
+
+const AUTH: &[Field] = &[
+    optional("token", TEXT),
+    optional("bootstrapToken", TEXT),
+    optional("deviceToken", TEXT),
+    optional("password", TEXT),
+];
+
+/// No parameters at all.
+static NONE: Shape = Shape::Object(&[]);
+
+static SESSION_KEY: Shape = Shape::Text { least: 1, most: 512 };
+
+/// The methods that this build has, with their parameters: what `hello-ok` lists.
+pub static METHODS: &[(&str, &Shape)] = &[
+    ("health", &Shape::Object(&[optional("probe", Shape::Bool)])),
+    ("status", &NONE),
+    ("config.get", &NONE),
+    ("config.set", &Shape::Object(&[needed("raw", FILLED), optional("baseHash", FILLED)])),
+    ("config.apply", &Shape::Object(CONFIG_WRITE)),
+    ("config.patch", &Shape::Object(CONFIG_WRITE)),
+    ("config.schema", &NONE),
+    ("config.schema.lookup", &Shape::Object(&[needed("path", FILLED)])),
+    ("exec.approvals.get", &NONE),
+    (
+        "exec.approvals.set",
+        &Shape::Object(&[
+            needed("file", Shape::Object(APPROVALS_FILE)),
+            optional("baseHash", FILLED),
+        ]),
+    ),
+    ("agents.list", &NONE),
+    (
+        "agents.create",
+        &Shape::Object(&[
+            needed("name", FILLED),
+            needed("workspace", FILLED),
+            optional("emoji", TEXT),
+            optional("avatar", TEXT),
+        ]),
+    ),
+    (
+        "agents.update",
+        &Shape::Object(&[
+            needed("agentId", FILLED),
+            optional("name", FILLED),
+            optional("workspace", FILLED),
+            optional("model", FILLED),
+            optional("avatar", TEXT),
+        ]),
+    ),
+    (
+        "agents.delete",
+        &Shape::Object(&[needed("agentId", FILLED), optional("deleteFiles", Shape::Bool)]),
+    ),
+    ("agents.files.list", &Shape::Object(&[needed("agentId", FILLED)])),
+    ("agents.files.get", &Shape::Object(&[needed("agentId", FILLED), needed("name", FILLED)])),
+    (
+        "agents.files.set",
+        &Shape::Object(&[
+            needed("agentId", FILLED),
+            needed("name", FILLED),
+            needed("content", TEXT),
+        ]),
+    ),
+    (
+        "agent.identity.get",
+        &Shape::Object(&[optional("agentId", FILLED), optional("sessionKey", TEXT)]),
+    ),
+    ("sessions.list", &Shape::Object(SESSIONS_LIST)),
+    (
+        "sessions.preview",
+        &Shape::Object(&[
+            needed("keys", Shape::List(&FILLED)),
+            optional("limit", POSITIVE),
+            optional("maxChars", Shape::Integer { least: 20, most: i64::MAX }),
+        ]),
+    ),
+    (
+        "sessions.resolve",
+        &Shape::Object(&[
+            optional("key", FILLED),
+            optional("sessionId", FILLED),
+            optional("label", LABEL),
+            optional("agentId", FILLED),
+        ]),
+    ),
+    ("sessions.patch", &Shape::Object(SESSIONS_PATCH)),
+    (
+        "sessions.reset",
+        &Shape::Object(&[
+            needed("key", FILLED),
+            optional("reason", Shape::Words(&["new", "reset"])),
+        ]),
+    ),
+    (
+        "sessions.delete",
+        &Shape::Object(&[needed("key", FILLED), optional("deleteTranscript", Shape::Bool)]),
+    ),
+    (
+        "sessions.create",
+        &Shape::Object(&[
+            optional("key", FILLED),
+            optional("agentId", FILLED),
+            optional("label", LABEL),
+            optional("model", FILLED),
+        ]),
+    ),
+    ("device.pair.list", &NONE),
+    ("device.pair.approve", &Shape::Object(&[needed("requestId", FILLED)])),
+    ("device.pair.reject", &Shape::Object(&[needed("requestId", FILLED)])),
+    ("device.pair.remove", &Shape::Object(&[needed("deviceId", FILLED)])),
+    ("device.token.revoke", &Shape::Object(&[needed("deviceId", FILLED), needed("role", FILLED)])),
+    ("system-presence", &NONE),
+    (
+        "chat.history",
+        &Shape::Object(&[
+            needed("sessionKey", Shape::Text { least: 1, most: 512 }),
+            optional("limit", POSITIVE),
+        ]),
+    ),
+];
+
+/// The events that this build sends.
+pub static EVENTS: &[&str] = &[
+    "connect.challenge",
+    "presence",
+    "tick",
+    "shutdown",
+    "health",
+    "device.pair.requested",
+    "device.pair.resolved",
+];
+
+/// The parameters of a method; `None` if this build does not have it.
+pub fn of(method: &str) -> Option<&'static Shape> {
+    METHODS.iter().find(|(name, _)| *name == method).map(|(_, shape)| *shape)
+}
+
+const LABEL: Shape = Shape::Text { least: 1, most: 512 };
+
+const CONFIG_WRITE: &[Field] = &[
+    needed("raw", FILLED),
+    optional("baseHash", FILLED),
+    optional("sessionKey", TEXT),
+    optional("note", TEXT),
+    optional("restartDelayMs", Shape::Integer { least: 0, most: i64::MAX }),
+];
+
+const POLICY: [Field; 4] = [
+    optional("security", TEXT),
+    optional("ask", TEXT),
+    optional("askFallback", TEXT),
+    optional("autoAllowSkills", Shape::Bool),
+];
+
+const APPROVALS_FILE: &[Field] = &[
+    needed("version", Shape::Number(1)),
+    optional("socket", Shape::Object(&[optional("path", TEXT), optional("token", TEXT)])),
+    optional("defaults", Shape::Object(&POLICY)),
+    optional("agents", Shape::Map(&APPROVALS_AGENT)),
+];
+
+static APPROVALS_AGENT: Shape = Shape::Object(&[
+    optional("security", TEXT),
+    optional("ask", TEXT),
+    optional("askFallback", TEXT),
+    optional("autoAllowSkills", Shape::Bool),
+    optional("allowlist", Shape::List(&APPROVALS_ENTRY)),
+]);
+
+static APPROVALS_ENTRY: Shape = Shape::Object(&[
+    optional("id", FILLED),
+    needed("pattern", TEXT),
+    optional("lastUsedAt", Shape::Integer { least: 0, most: i64::MAX }),
+    optional("lastUsedCommand", TEXT),
+    optional("lastResolvedPath", TEXT),
+]);
+
+const SESSIONS_LIST: &[Field] = &[
+    optional("limit", POSITIVE),
+    optional("activeMinutes", POSITIVE),
+    optional("includeGlobal", Shape::Bool),
+    optional("includeUnknown", Shape::Bool),
+    optional("includeDerivedTitles", Shape::Bool),
+    optional("includeLastMessage", Shape::Bool),
+    optional("label", LABEL),
+    optional("spawnedBy", FILLED),
+    optional("agentId", FILLED),
+    optional("search", TEXT),
+];
+
+static NULLABLE_TEXT: Shape = Shape::Text { least: 1, most: usize::MAX };
+const NULL_OR_TEXT: Shape = Shape::Nullable(&NULLABLE_TEXT);
+
+const SESSIONS_PATCH: &[Field] = &[
+    needed("key", FILLED),
+    optional("label", Shape::Nullable(&SESSION_KEY)),
+    optional("thinkingLevel", NULL_OR_TEXT),
+    optional("fastMode", Shape::Nullable(&Shape::Bool)),
+    optional("verboseLevel", NULL_OR_TEXT),
+    optional("reasoningLevel", NULL_OR_TEXT),
+    optional("responseUsage", NULL_OR_TEXT),
+    optional("elevatedLevel", NULL_OR_TEXT),
+    optional("execHost", NULL_OR_TEXT),
+    optional("execSecurity", NULL_OR_TEXT),
+    optional("execAsk", NULL_OR_TEXT),
+    optional("execNode", NULL_OR_TEXT),
+    optional("model", NULL_OR_TEXT),
+    optional("sendPolicy", NULL_OR_TEXT),
+    optional("groupActivation", NULL_OR_TEXT),
+];

@@ -1,0 +1,233 @@
+//! What JSON from a client must look like, as data, and a check that says all that is wrong with it.
+//!
+//! The sentences are part of the protocol: clients show them and look for words in them.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+/// What a value must look like.
+#[derive(Debug)]
+pub enum Shape {
+    Any,
+    Bool,
+    /// A string with so many characters.
+    Text {
+        least: usize,
+        most: usize,
+    },
+    /// A whole number in this range.
+    Integer {
+        least: i64,
+        most: i64,
+    },
+    /// Exactly this text.
+    Constant(&'static str),
+    /// Exactly this number.
+    Number(u64),
+    /// One of these words.
+    Words(&'static [&'static str]),
+    List(&'static Shape),
+    /// These keys and no others.
+    Object(&'static [Field]),
+    /// Any keys; all values alike.
+    Map(&'static Shape),
+    /// `null`, or this.
+    Nullable(&'static Shape),
+}
+
+/// A key of an object.
+#[derive(Debug)]
+pub struct Field {
+    pub name: &'static str,
+    pub shape: Shape,
+    pub is_needed: bool,
+}
+
+/// A key that must be there.
+pub const fn needed(name: &'static str, shape: Shape) -> Field {
+    Field { name, shape, is_needed: true }
+}
+
+/// A key that may be absent.
+pub const fn optional(name: &'static str, shape: Shape) -> Field {
+    Field { name, shape, is_needed: false }
+}
+
+/// Any text.
+pub const TEXT: Shape = Shape::Text { least: 0, most: usize::MAX };
+/// Any text but the empty one.
+pub const FILLED: Shape = Shape::Text { least: 1, most: usize::MAX };
+
+/// More complaints than this help nobody.
+const MAX_COMPLAINTS: usize = 20;
+
+/// Checks a value; the error lists everything that is wrong.
+pub fn check(value: &Value, shape: &Shape) -> Result<(), String> {
+    let mut complaints = Vec::new();
+    collect(value, shape, "", &mut complaints);
+    if complaints.is_empty() {
+        return Ok(());
+    }
+    let mut seen = BTreeSet::new();
+    complaints.retain(|complaint| seen.insert(complaint.clone()));
+    complaints.truncate(MAX_COMPLAINTS);
+    Err(complaints.join("; "))
+}
+
+fn collect(value: &Value, shape: &Shape, at: &str, complaints: &mut Vec<String>) {
+    if complaints.len() > MAX_COMPLAINTS {
+        return;
+    }
+    let mut say = |what: &str| {
+        complaints.push(if at.is_empty() { what.to_owned() } else { format!("at {at}: {what}") });
+    };
+    match (shape, value) {
+        (Shape::Any, _) | (Shape::Bool, Value::Bool(_)) | (Shape::Nullable(_), Value::Null) => {}
+        (Shape::Bool, _) => say("must be boolean"),
+        (Shape::Text { least, most }, Value::String(text)) => {
+            let length = text.encode_utf16().count();
+            if length < *least {
+                say(&format!("must NOT have fewer than {least} characters"));
+            } else if length > *most {
+                say(&format!("must NOT have more than {most} characters"));
+            }
+        }
+        (Shape::Text { .. }, _) => say("must be string"),
+        (Shape::Integer { least, most }, value) => match whole(value) {
+            None => say("must be integer"),
+            Some(number) if number < *least => say(&format!("must be >= {least}")),
+            Some(number) if number > *most => say(&format!("must be <= {most}")),
+            Some(_) => {}
+        },
+        (Shape::Constant(text), value) => {
+            if value.as_str() != Some(text) {
+                say("must be equal to constant");
+            }
+        }
+        (Shape::Number(number), value) => {
+            if value.as_f64() != u32::try_from(*number).ok().map(f64::from) {
+                say("must be equal to constant");
+            }
+        }
+        (Shape::Words(words), value) => {
+            if !value.as_str().is_some_and(|text| words.contains(&text)) {
+                say("must be equal to constant");
+                say("must match a schema in anyOf");
+            }
+        }
+        (Shape::List(item), Value::Array(items)) => {
+            for (index, value) in items.iter().enumerate() {
+                collect(value, item, &format!("{at}/{index}"), complaints);
+            }
+        }
+        (Shape::List(_), _) => say("must be array"),
+        (Shape::Map(item), Value::Object(members)) => {
+            for (key, value) in members {
+                collect(value, item, &format!("{at}/{}", pointer(key)), complaints);
+            }
+        }
+        (Shape::Object(fields), Value::Object(members)) => {
+            object((fields, members), at, complaints);
+        }
+        (Shape::Map(_) | Shape::Object(_), _) => say("must be object"),
+        (Shape::Nullable(inner), value) => collect(value, inner, at, complaints),
+    }
+}
+
+/// Missing keys first, then keys too many, then what is wrong inside: the reference's order.
+fn object(
+    (fields, members): (&[Field], &serde_json::Map<String, Value>),
+    at: &str,
+    complaints: &mut Vec<String>,
+) {
+    for field in fields.iter().filter(|field| field.is_needed) {
+        if !members.contains_key(field.name) {
+            let what = format!("must have required property '{}'", field.name);
+            complaints.push(if at.is_empty() { what } else { format!("at {at}: {what}") });
+        }
+    }
+    for key in members.keys().filter(|key| !fields.iter().any(|field| field.name == **key)) {
+        let at = if at.is_empty() { "root" } else { at };
+        let key: String = key.chars().take(80).collect();
+        complaints.push(format!("at {at}: unexpected property '{key}'"));
+        if complaints.len() > MAX_COMPLAINTS {
+            return;
+        }
+    }
+    for field in fields {
+        if let Some(value) = members.get(field.name) {
+            collect(value, &field.shape, &format!("{at}/{}", field.name), complaints);
+        }
+    }
+}
+
+fn whole(value: &Value) -> Option<i64> {
+    let number = value.as_f64()?;
+    // Beyond this a double holds no exact whole numbers, so neither did the client.
+    let is_exact = number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_991.0;
+    if !is_exact {
+        return None;
+    }
+    value.as_i64().or_else(|| format!("{number:.0}").parse().ok())
+}
+
+fn pointer(key: &str) -> String {
+    let key: String = key.chars().take(80).collect();
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    static INNER: Shape = Shape::Object(&[needed("id", Shape::Words(&["a", "b"]))]);
+    static LIST: Shape = Shape::List(&FILLED);
+    static OUTER: Shape = Shape::Object(&[
+        needed("client", Shape::Nullable(&INNER)),
+        optional("limit", Shape::Integer { least: 1, most: 9 }),
+        optional("keys", Shape::Nullable(&LIST)),
+        optional("version", Shape::Number(1)),
+    ]);
+
+    #[test]
+    fn a_check_says_all_that_is_wrong_and_where() {
+        for (value, expected) in [
+            (json!({"client": null}), Ok(())),
+            (json!({"client": {"id": "a"}, "limit": 9, "keys": ["x"], "version": 1}), Ok(())),
+            (json!({"client": {"id": "a"}, "limit": 3.0, "keys": null}), Ok(())),
+            (json!({}), Err("must have required property 'client'")),
+            (
+                json!({"client": {"id": "c"}}),
+                Err("at /client/id: must be equal to constant; \
+                     at /client/id: must match a schema in anyOf"),
+            ),
+            (
+                json!({"client": {}, "foo": 1}),
+                Err(
+                    "at root: unexpected property 'foo'; at /client: must have required property 'id'",
+                ),
+            ),
+            (json!({"client": null, "limit": 0}), Err("at /limit: must be >= 1")),
+            (json!({"client": null, "limit": 1e300}), Err("at /limit: must be integer")),
+            (json!({"client": null, "limit": "3"}), Err("at /limit: must be integer")),
+            (
+                json!({"client": null, "keys": [""]}),
+                Err("at /keys/0: must NOT have fewer than 1 characters"),
+            ),
+            (json!({"client": null, "version": 2}), Err("at /version: must be equal to constant")),
+            (json!("x"), Err("must be object")),
+        ] {
+            assert_eq!(check(&value, &OUTER), expected.map_err(str::to_owned), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_object_gets_a_short_answer() {
+        let many: serde_json::Map<String, Value> =
+            (0..100_000).map(|n| (format!("key{n}"), json!(1))).collect();
+        let why = check(&Value::Object(many), &OUTER).unwrap_err();
+        assert!(why.len() < 4096, "{}", why.len());
+    }
+}

@@ -1,0 +1,197 @@
+//! Where the gateway differs from the recorded one. The input of a row is what led to it: the release,
+//! the kind of row, the method or event, the parameters, and what came before on that recording.
+
+use serde_json::{Value, json};
+
+use super::{ANY, Rule};
+
+/// Stands for any value.
+pub const ANYTHING: &str = "<ANYTHING>";
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "hello-lists-what-is-built",
+        category: "connect",
+        applies: |input| input["kind"] == "res",
+        transform: |_, expected| hello(expected),
+    },
+    Rule {
+        name: "the-newer-protocol-is-spoken",
+        category: "connect",
+        applies: |input| {
+            let number = |key: &str| input["params"][key].as_u64().unwrap_or_default();
+            input["kind"] == "res" && number("maxProtocol") >= 4 && number("minProtocol") <= 4
+        },
+        transform: |_, mut expected| {
+            if expected["ok"] == json!(false) && expected["error"]["message"] == "protocol mismatch"
+            {
+                return json!({ "type": "res", "id": expected["id"], "ok": true, "payload": ANYTHING });
+            }
+            if expected["payload"]["protocol"].is_number() {
+                expected["payload"]["protocol"] = json!(4);
+            }
+            expected
+        },
+    },
+    Rule {
+        name: "no-heartbeats-run-here",
+        category: ANY,
+        applies: |input| matches!(input["method"].as_str(), Some("health" | "status")),
+        transform: |_, expected| without_heartbeats(expected),
+    },
+    Rule {
+        name: "changes-need-no-restart",
+        category: ANY,
+        applies: |input| {
+            matches!(input["method"].as_str(), Some("config.patch" | "config.apply"))
+                && input["kind"] == "res"
+        },
+        transform: |_, mut expected| {
+            if expected["payload"]["restart"].is_object() {
+                expected["payload"]["restart"] = json!({
+                    "ok": true, "pid": 1, "signal": "none", "delayMs": 0,
+                    "reason": expected["payload"]["restart"]["reason"], "mode": "none",
+                    "coalesced": true, "cooldownMsApplied": 0,
+                });
+                expected["payload"]["sentinel"]["path"] = Value::Null;
+                expected["payload"]["sentinel"]["payload"]["doctorHint"] = json!(ANYTHING);
+            }
+            expected
+        },
+    },
+    Rule {
+        name: "defaults-stay-out-of-the-file",
+        category: "config.get",
+        applies: |input| input["wrote"] == json!(true) && input["kind"] == "res",
+        transform: |_, mut expected| {
+            // What stands in the file is compared through what it means.
+            for key in ["raw", "parsed", "resolved"] {
+                expected["payload"][key] = json!(ANYTHING);
+            }
+            expected
+        },
+    },
+    Rule {
+        name: "session-rows-show-exec-settings",
+        category: "sessions.list",
+        applies: |input| input["kind"] == "res",
+        transform: |_, mut expected| {
+            for row in expected["payload"]["sessions"].as_array_mut().into_iter().flatten() {
+                for key in ["execHost", "execSecurity", "execAsk"] {
+                    if row[key].is_null() {
+                        row[key] = json!("<OPTIONAL>");
+                    }
+                }
+            }
+            expected
+        },
+    },
+    Rule {
+        name: "the-schema-is-our-own-table",
+        category: "config.schema",
+        applies: |input| input["kind"] == "res",
+        transform: |_, mut expected| {
+            if expected["payload"]["generatedAt"].is_string() {
+                expected["payload"]["generatedAt"] = json!(ANYTHING);
+            }
+            expected
+        },
+    },
+    Rule {
+        name: "the-schema-knows-more-keys",
+        category: "config.schema.lookup",
+        applies: |input| input["kind"] == "res",
+        transform: |_, mut expected| {
+            let children = expected.pointer_mut("/payload/children").and_then(Value::as_array_mut);
+            if let Some(children) = children {
+                children.push(json!({ "__truncated__": 0 }));
+            }
+            expected
+        },
+    },
+    Rule {
+        name: "devices-of-other-recordings",
+        category: "device.pair.list",
+        applies: |input| input["kind"] == "res",
+        transform: |input, mut expected| {
+            for list in ["/payload/pending", "/payload/paired"] {
+                let devices = expected.pointer_mut(list).and_then(Value::as_array_mut);
+                let Some(devices) = devices else { continue };
+                devices.retain(|device| {
+                    let known = input["devices"].as_array().into_iter().flatten();
+                    known.into_iter().any(|known| *known == device["deviceId"])
+                });
+            }
+            expected
+        },
+    },
+    Rule {
+        name: "long-histories-are-cut",
+        category: "chat.history",
+        applies: |input| input["params"]["limit"].as_u64().is_some_and(|limit| limit > 1000),
+        transform: |_, expected| json!({ "type": "res", "id": expected["id"], "ok": true, "payload": ANYTHING }),
+    },
+    Rule {
+        name: "presence-tells-no-address",
+        category: ANY,
+        applies: |input| matches!(input["method"].as_str(), Some("system-presence" | "presence")),
+        transform: |_, mut expected| {
+            let list = if expected["payload"].is_array() {
+                &mut expected["payload"]
+            } else {
+                &mut expected["payload"]["presence"]
+            };
+            if list.is_array() {
+                // Who else was there depends on the recording before this one.
+                let own = list[0].clone();
+                *list = json!([own, { "__truncated__": 0 }]);
+                if let Some(own) = list[0].as_object_mut() {
+                    own.remove("ip");
+                    own.insert("text".to_owned(), json!(ANYTHING));
+                }
+            }
+            expected
+        },
+    },
+];
+
+fn hello(mut expected: Value) -> Value {
+    if expected["payload"]["type"] != "hello-ok" {
+        return expected;
+    }
+    let payload = &mut expected["payload"];
+    for key in ["methods", "events"] {
+        payload["features"][key] = json!(ANYTHING);
+    }
+    payload["snapshot"]["presence"] = json!(ANYTHING);
+    payload["snapshot"]["health"] = json!(ANYTHING);
+    if let Some(snapshot) = payload["snapshot"].as_object_mut() {
+        snapshot.remove("updateAvailable");
+    }
+    if let Some(payload) = payload.as_object_mut() {
+        payload.remove("canvasHostUrl");
+    }
+    expected
+}
+
+/// Every heartbeat is off.
+fn without_heartbeats(expected: Value) -> Value {
+    match expected {
+        Value::Array(items) => items.into_iter().map(without_heartbeats).collect(),
+        Value::Object(members) => {
+            let off = |(key, value): (String, Value)| {
+                let value = match key.as_str() {
+                    "heartbeatSeconds" => json!(0),
+                    "enabled" => json!(false),
+                    "every" => json!("disabled"),
+                    "everyMs" => Value::Null,
+                    "ackMaxChars" => json!(0),
+                    _ => without_heartbeats(value),
+                };
+                (key, value)
+            };
+            Value::Object(members.into_iter().map(off).collect())
+        }
+        other => other,
+    }
+}

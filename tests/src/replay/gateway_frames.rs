@@ -1,0 +1,374 @@
+//! Plays recorded conversations with the reference's gateway against ours, over a real socket.
+//!
+//! Each recording runs against a gateway of its own, in this process, with a home of its own. What the
+//! recording takes for granted (config, approvals, sessions) is put in place from its own first answers,
+//! as far as nothing had changed it by then. What a recording does not hold (headers, signatures, wrong
+//! guesses before it began) is made up so that the recorded situation exists: a client that was refused
+//! as a stranger comes through a proxy, one whose signature was bad signs badly.
+//!
+//! Rows of methods and events that this build does not have are not yet due, and neither is what
+//! depends on them.
+
+pub mod client;
+mod compare;
+mod seed;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clawpen_gateway::{Options, Running, start};
+use clawpen_wire::gateway::params;
+use serde_json::{Value, json};
+
+use super::{Outcome, Row, Tally};
+use crate::compat;
+use client::{Client, Devices, Headers};
+use compare::Known;
+
+/// How long an answer may take on a machine that does other things too.
+const PATIENCE: Duration = Duration::from_secs(20);
+const HANDSHAKE: Duration = Duration::from_secs(6);
+
+/// Runs the recordings of one file; `only` names one of them.
+pub fn run(file: &Path, only: Option<&str>) -> Result<Tally> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
+    let mut tally = Tally::default();
+    let mut scenarios: Vec<(String, Vec<Value>)> = Vec::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let row: Value = serde_json::from_str(line)?;
+        let Some(name) = row["scenario"].as_str() else {
+            tally.not_yet += usize::from(only.is_none());
+            continue;
+        };
+        let name = format!("{}/{name}", row["ver"].as_str().unwrap_or_default());
+        match scenarios.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, rows)) => rows.push(row),
+            None => scenarios.push((name, vec![row])),
+        }
+    }
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    for (name, rows) in scenarios {
+        if only.is_some_and(|only| !name.ends_with(&format!("/{only}"))) {
+            continue;
+        }
+        let played = runtime.block_on(play(&rows, &mut tally.rules));
+        // A gateway that does not start fails every row, and no other recording.
+        let outcomes = played.unwrap_or_else(|error| {
+            rows.iter().map(|_| Outcome::Failed(format!("not played: {error:#}"))).collect()
+        });
+        for (row, outcome) in rows.iter().zip(outcomes) {
+            match outcome {
+                Outcome::Passed => tally.passed += 1,
+                Outcome::NotYet => tally.not_yet += 1,
+                Outcome::Failed(why) => {
+                    tally.failed += 1;
+                    tally.failures.push((format!("{name}/{}", row["n"]), why));
+                }
+            }
+        }
+    }
+    Ok(tally)
+}
+
+/// A recording that is being played.
+struct Play<'a> {
+    rows: &'a [Value],
+    rules: &'a mut BTreeMap<&'static str, usize>,
+    outcomes: Vec<Option<Outcome>>,
+    clients: HashMap<String, Client>,
+    devices: Devices,
+    known: Known,
+    address: std::net::SocketAddr,
+    /// Something was changed that `config.get` shows.
+    wrote: bool,
+    /// Something ran that this build does not have: sessions are others than recorded from here on.
+    diverged: bool,
+}
+
+async fn play(rows: &[Value], rules: &mut BTreeMap<&'static str, usize>) -> Result<Vec<Outcome>> {
+    let home = tempfile::tempdir()?;
+    let home_path = home.path().to_str().context("a home in words")?.to_owned();
+    let rows: Vec<Value> = rows.iter().map(|row| seed::fill(row, &home_path)).collect();
+    if rows.iter().all(|row| row["ver"] != "2026.3.28") {
+        // The newer release keeps its state in another form, so only its greeting can be compared.
+        return Ok(rows.iter().map(|_| Outcome::NotYet).collect());
+    }
+    seed::put_in_place(&rows, &home_path)?;
+    let around = clawpen_engine::config_store::Surroundings::of_home(&home_path);
+    let options = Options {
+        port: Some(0),
+        handshake_timeout: HANDSHAKE,
+        tick: Duration::from_millis(400),
+        ..Options::new(around)
+    };
+    let running: Running = start(options).await?;
+    let address = *running.addresses().first().context("an address")?;
+    let mut play = Play {
+        outcomes: rows.iter().map(|_| None).collect(),
+        rows: &rows,
+        rules,
+        clients: HashMap::new(),
+        devices: Devices::default(),
+        known: Known::default(),
+        address,
+        wrote: false,
+        diverged: false,
+    };
+    for index in 0..rows.len() {
+        if let Err(error) = play.row(index).await {
+            play.outcomes[index] = Some(Outcome::Failed(format!("{error:#}")));
+        }
+    }
+    let outcomes = play.outcomes.into_iter().map(|o| o.unwrap_or(Outcome::Passed)).collect();
+    play.clients.clear();
+    running.stop().await;
+    Ok(outcomes)
+}
+
+/// Methods that start runs of agents.
+const RUNS: &[&str] = &["chat.send", "agent", "wake", "sessions.send", "sessions.steer"];
+const WRITES: &[&str] = &[
+    "config.set",
+    "config.patch",
+    "config.apply",
+    "agents.create",
+    "agents.update",
+    "agents.delete",
+];
+
+impl Play<'_> {
+    async fn row(&mut self, index: usize) -> Result<()> {
+        let row = &self.rows[index];
+        if row["request"].is_object() {
+            self.outcomes[index] = Some(self.http(row).await?);
+            return Ok(());
+        }
+        let conn = row["conn"].as_str().unwrap_or_default().to_owned();
+        match row["dir"].as_str().unwrap_or_default() {
+            "c2s" => self.send(index, &conn).await,
+            "c2s-raw" => {
+                self.open(index, &conn).await?;
+                let text = compare::untruncated(row["frame"].as_str().unwrap_or_default());
+                self.client(&conn)?.send(text).await;
+                Ok(())
+            }
+            "c2s-close" => {
+                self.client(&conn)?.close().await;
+                Ok(())
+            }
+            "s2c" if row["frame"]["type"] == "res" => self.response(index, &conn).await,
+            "s2c" => self.event(index, &conn).await,
+            "s2c-close" => self.closed(index, &conn).await,
+            other => anyhow::bail!("a row goes `{other}`"),
+        }
+    }
+
+    fn client(&mut self, conn: &str) -> Result<&mut Client> {
+        self.clients.get_mut(conn).with_context(|| format!("no connection `{conn}`"))
+    }
+
+    /// Opens a connection when its first row comes; one that ended is opened anew.
+    async fn open(&mut self, index: usize, conn: &str) -> Result<()> {
+        if self.clients.get(conn).is_some_and(|client| !client.is_over()) {
+            return Ok(());
+        }
+        let headers = Headers::of(&self.rows[index..], conn, self.address);
+        if headers.guess_first {
+            for _ in 0..10 {
+                client::guess(self.address).await?;
+            }
+        }
+        let client = Client::connect(self.address, &headers).await?;
+        self.clients.insert(conn.to_owned(), client);
+        Ok(())
+    }
+
+    /// The answer to a request, if it was recorded.
+    fn answer_to(&self, index: usize, id: &Value) -> Option<usize> {
+        let is_answer = |row: &Value| row["frame"]["type"] == "res" && row["frame"]["id"] == *id;
+        (index + 1..self.rows.len()).find(|later| is_answer(&self.rows[*later]))
+    }
+
+    async fn send(&mut self, index: usize, conn: &str) -> Result<()> {
+        let frame = self.rows[index]["frame"].clone();
+        let method = frame["method"].as_str().unwrap_or_default();
+        let answer = self.answer_to(index, &frame["id"]);
+        if !self.is_due(method, answer) {
+            self.diverged |= RUNS.contains(&method);
+            self.outcomes[index] = Some(Outcome::NotYet);
+            // A method may answer twice.
+            let id = &frame["id"];
+            for later in index + 1..self.rows.len() {
+                if self.rows[later]["frame"]["id"] == *id {
+                    self.outcomes[later] = Some(Outcome::NotYet);
+                }
+            }
+            return Ok(());
+        }
+        self.open(index, conn).await?;
+        let mut frame = self.known.translate(&frame);
+        if method != "connect" {
+            frame = self.devices.fill(&frame);
+        } else if !self.client(conn)?.is_logged_in {
+            let challenge = self.client(conn)?.challenge(PATIENCE).await?;
+            let expected = answer.map(|answer| &self.rows[answer]["frame"]);
+            let recorded = self.rows[..index]
+                .iter()
+                .rev()
+                .find(|row| row["conn"] == *conn && row["frame"]["event"] == "connect.challenge");
+            let recorded_ts = recorded.and_then(|row| row["frame"]["payload"]["ts"].as_i64());
+            self.devices.sign(&mut frame, &challenge, expected, recorded_ts)?;
+        }
+        self.client(conn)?.send(frame.to_string()).await;
+        Ok(())
+    }
+
+    /// Says whether this build can be asked.
+    fn is_due(&self, method: &str, answer: Option<usize>) -> bool {
+        let expected = answer.map(|answer| &self.rows[answer]["frame"]);
+        let message = expected.and_then(|frame| frame["error"]["message"].as_str());
+        let is_refusal = message.is_some_and(|message| {
+            ["missing scope", "unauthorized role", "unknown method"]
+                .iter()
+                .any(|start| message.starts_with(start))
+        });
+        let needs_runs = ["sessions.", "chat.", "status", "health"]
+            .iter()
+            .any(|start| method.starts_with(start));
+        let is_known = method == "connect" || params::of(method).is_some();
+        is_refusal || (is_known && !(self.diverged && needs_runs && message.is_none()))
+    }
+
+    /// The recorded frame as we mean to answer it.
+    fn meant(&mut self, index: usize, kind: &str, request: &Value) -> Value {
+        let row = &self.rows[index];
+        let frame = &row["frame"];
+        let method = if kind == "event" { &frame["event"] } else { &request["method"] };
+        let row = Row {
+            id: format!("gateway-frames/{}/0", method.as_str().unwrap_or_default()),
+            input: json!({
+                "ver": row["ver"], "kind": kind, "method": method,
+                "params": request["params"], "wrote": self.wrote,
+                "devices": self.devices.names(),
+            }),
+            expected: frame.clone(),
+            note: String::new(),
+        };
+        let (expected, used) = compat::apply("gateway-frames", &row);
+        for rule in used {
+            *self.rules.entry(rule).or_default() += 1;
+        }
+        self.devices.fill(&expected)
+    }
+
+    async fn response(&mut self, index: usize, conn: &str) -> Result<()> {
+        if self.outcomes[index].is_some() {
+            return Ok(());
+        }
+        let id = self.rows[index]["frame"]["id"].clone();
+        let request = (0..index).rev().find(|earlier| {
+            let frame = &self.rows[*earlier]["frame"];
+            frame["type"] == "req" && frame["id"] == id
+        });
+        let asked = request.map_or(Value::Null, |request| self.rows[request]["frame"].clone());
+        let expected = self.meant(index, "res", &asked);
+        let given = self.client(conn)?.response(&id, PATIENCE).await;
+        let outcome = match given {
+            Err(why) => Outcome::Failed(format!("no answer: {why:#}\n  request: {asked}")),
+            Ok(given) => {
+                if asked["method"] == "connect" && given["ok"] == json!(true) {
+                    self.client(conn)?.is_logged_in = true;
+                    self.devices.remember(&asked, &given);
+                }
+                let found = self.known.difference(&expected, &given);
+                match found {
+                    None => Outcome::Passed,
+                    Some(why) => Outcome::Failed(format!("{why}\n  request: {asked}")),
+                }
+            }
+        };
+        let method = asked["method"].as_str().unwrap_or_default();
+        self.wrote |= WRITES.contains(&method) && self.rows[index]["frame"]["ok"] == json!(true);
+        self.outcomes[index] = Some(outcome);
+        Ok(())
+    }
+
+    async fn event(&mut self, index: usize, conn: &str) -> Result<()> {
+        let frame = &self.rows[index]["frame"];
+        let name = frame["event"].as_str().unwrap_or_default().to_owned();
+        if name == "connect.challenge" {
+            self.open(index, conn).await?;
+            let expected = self.meant(index, "event", &Value::Null);
+            let given = self.client(conn)?.challenge(PATIENCE).await?;
+            let found = self.known.difference(&expected, &given);
+            self.outcomes[index] = Some(found.map_or(Outcome::Passed, Outcome::Failed));
+            return Ok(());
+        }
+        let is_restart = name == "shutdown";
+        if !params::EVENTS.contains(&name.as_str()) || self.diverged || is_restart {
+            self.outcomes[index] = Some(Outcome::NotYet);
+            return Ok(());
+        }
+        let expected = self.meant(index, "event", &Value::Null);
+        let given = match self.clients.get_mut(conn) {
+            Some(client) => client.event(&name, PATIENCE).await,
+            None => Err(anyhow::anyhow!("the connection is gone")),
+        };
+        let outcome = match given {
+            Err(why) => Outcome::Failed(format!("no `{name}`: {why:#}")),
+            Ok(given) => {
+                self.known.difference(&expected, &given).map_or(Outcome::Passed, Outcome::Failed)
+            }
+        };
+        self.outcomes[index] = Some(outcome);
+        Ok(())
+    }
+
+    async fn closed(&mut self, index: usize, conn: &str) -> Result<()> {
+        let frame = &self.rows[index]["frame"];
+        let code = frame["code"].as_u64().unwrap_or_default();
+        // 1005: the client went. 1006 and 1012: the restart that we do not make.
+        if matches!(code, 1005 | 1006 | 1012) {
+            if let Some(mut client) = self.clients.remove(conn) {
+                client.close().await;
+            }
+            self.outcomes[index] =
+                Some(if code == 1005 { Outcome::Passed } else { Outcome::NotYet });
+            return Ok(());
+        }
+        // The newer protocol is spoken: who offered it is let in.
+        let is_let_in = self.clients.get(conn).is_some_and(|client| client.is_logged_in);
+        if is_let_in && code == 1002 {
+            self.outcomes[index] = Some(Outcome::NotYet);
+            return Ok(());
+        }
+        let expected = json!({ "code": code, "message": frame["reason"] });
+        let given = self.client(conn)?.closing(PATIENCE).await;
+        let outcome = match given {
+            Err(why) => Outcome::Failed(format!("not closed: {why:#}")),
+            Ok((code, reason)) => {
+                let given = json!({ "code": code, "message": reason });
+                self.known.difference(&expected, &given).map_or(Outcome::Passed, Outcome::Failed)
+            }
+        };
+        self.outcomes[index] = Some(outcome);
+        Ok(())
+    }
+
+    /// One exchange over HTTP. Pages, tools and transcripts over HTTP are not built.
+    async fn http(&mut self, row: &Value) -> Result<Outcome> {
+        let (request, response) = (&row["request"], &row["response"]);
+        let path = request["path"].as_str().unwrap_or_default();
+        let is_page = response["body"] == "<HTML>";
+        let runs_tool = path == "/tools/invoke" && response["status"] == json!(200);
+        if is_page || runs_tool || path.starts_with("/sessions/") {
+            return Ok(Outcome::NotYet);
+        }
+        let given = client::http(self.address, request).await?;
+        let found = self.known.difference(response, &given);
+        Ok(found.map_or(Outcome::Passed, |why| Outcome::Failed(format!("{why}\n  {request}"))))
+    }
+}
