@@ -57,7 +57,7 @@ fn tool_policy() {
 
 #[test]
 fn gateway_frames() {
-    check("gateway-frames", 480);
+    check("gateway-frames", 550);
 }
 
 #[test]

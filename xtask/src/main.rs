@@ -11,6 +11,7 @@ mod ci;
 mod docs;
 mod fuzz;
 mod mcp_clients;
+mod reference_cli;
 mod replay;
 mod services;
 mod soak;
@@ -29,6 +30,7 @@ cargo xtask <command>
   check                                 what a commit must pass: format, lints, tidy, unit tests, corpus
   ci                                    check, every test, recorded rows, 15 s of fuzzing per target
   test [ARGS]                           every test; ARGS go to the runner (a name runs only what matches)
+  test gateway [ARGS]                   the gateway with the reference's own command line, which is installed into the target directory
   test mcp [ARGS]                       the MCP door with the official clients, which are installed into the target directory
   test docker|native|escape|faults [ARGS]
                                         one suite against real services (root installs what is missing)

@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Result, bail};
 
 use crate::mcp_clients::Clients;
+use crate::reference_cli::ReferenceCli;
 use crate::services::Services;
 use crate::tools::{cargo, root, run as run_command, works};
 
@@ -40,6 +41,12 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
         mcp(rest)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some((suite, rest)) = args.split_first()
+        && suite == "gateway"
+    {
+        gateway(rest)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     run_command(runner().arg("--workspace").args(args))?;
     if args.is_empty() {
         documentation()?;
@@ -52,7 +59,19 @@ pub(crate) fn with_services(services: &Services, args: &[String]) -> Result<()> 
     // Tests start the real programs, and a test build does not make those.
     run_command(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
     let clients = Clients::install()?;
-    run_command(services.known_to(clients.known_to(runner().arg("--workspace").args(args))))
+    let reference = ReferenceCli::install()?;
+    let mut tests = runner();
+    tests.arg("--workspace").args(args);
+    run_command(services.known_to(clients.known_to(reference.known_to(&mut tests))))
+}
+
+/// The gateway over a real socket, also with the reference's own command line. Needs no service.
+fn gateway(args: &[String]) -> Result<()> {
+    let reference = ReferenceCli::install()?;
+    run_command(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
+    let mut tests = runner();
+    tests.args(["-p", "clawpen-tests", "--test", "gateway"]).args(args);
+    run_command(reference.known_to(&mut tests))
 }
 
 /// The MCP door, with real clients in processes of their own. Needs no service.

@@ -457,9 +457,12 @@ pub(crate) struct BenchArgs {
     /// Only what this backend does: native or docker; without it, both
     #[arg(long, value_name = "NAME", value_parser = ["native", "docker"])]
     pub backend: Option<String>,
-    /// Only these jobs: create, exec, files, pens, state, workspace, mcp (native), docker, containers
+    /// Only these jobs: create, exec, files, pens, state, workspace, mcp, gateway (native), docker, containers
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub only: Vec<String>,
+    /// Only the gateway: start, weight, answers, five hundred clients
+    #[arg(long, conflicts_with_all = ["only", "mcp"])]
+    pub gateway: bool,
     /// Only tool calls over MCP, beside the same calls at the engine
     #[arg(long, conflicts_with = "only")]
     pub mcp: bool,

@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clawpen_rules::approval::file::{FileHash, SetRefusal, check_base};
 use clawpen_rules::config::edit::{self, EditError};
@@ -18,6 +19,7 @@ use clawpen_rules::config::{json5, shown};
 use clawpen_rules::timestamp::Timestamp;
 
 use crate::config_store::{Store, StoreError, Surroundings};
+use crate::file_stamps::Stamps;
 use crate::state_file::{self, StateFileError};
 
 /// The release whose files we write, as far as a reader of the file can tell.
@@ -32,7 +34,7 @@ pub struct View {
     /// The file's text; `None` if there is no file.
     pub text: Option<String>,
     pub hash: FileHash,
-    pub state: Result<Sound, Vec<Finding>>,
+    pub state: Result<Arc<Sound>, Vec<Finding>>,
 }
 
 /// A config that loads.
@@ -79,7 +81,7 @@ pub fn view(around: &Surroundings) -> Result<View, StoreError> {
         None => around.open(),
     };
     let state = match opened {
-        Ok(store) => Ok(sound(store, text.as_deref())),
+        Ok(store) => Ok(Arc::new(sound(store, text.as_deref()))),
         Err(StoreError::Load(failure)) => match failure.error {
             LoadError::Invalid(invalid) => Err(invalid.findings),
             LoadError::Unreadable { .. } => return Err(StoreError::Load(failure)),
@@ -88,6 +90,26 @@ pub fn view(around: &Surroundings) -> Result<View, StoreError> {
     };
     let hash = FileHash::of(text.as_deref().unwrap_or_default());
     Ok(View { path: locations.config, text, hash, state })
+}
+
+/// The last view, kept while none of its files has changed: for doors that are asked all the time.
+#[derive(Debug, Default)]
+pub struct Views(Mutex<Option<(Stamps, Arc<View>)>>);
+
+impl Views {
+    /// The config of this moment. Only one that is sound is kept.
+    pub fn get(&self, around: &Surroundings) -> Result<Arc<View>, StoreError> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, view)) = kept.as_ref().filter(|(stamps, _)| stamps.are_current()) {
+            return Ok(view.clone());
+        }
+        let view = Arc::new(view(around)?);
+        *kept = match &view.state {
+            Ok(sound) => Some((Stamps::of(&sound.store), view.clone())),
+            Err(_) => None,
+        };
+        Ok(view)
+    }
 }
 
 fn sound(store: Store, text: Option<&str>) -> Sound {

@@ -219,7 +219,11 @@ impl Devices {
     ) -> Result<(), StateFileError> {
         let _lock = state_file::lock(&self.paired())?;
         let mut paired = state_file::read_object(&self.paired(), MAX_BYTES)?;
+        let before = paired.clone();
         change(&mut paired);
+        if paired == before {
+            return Ok(());
+        }
         state_file::replace(&self.paired(), &state_file::object_text(&paired))
     }
 }

@@ -94,6 +94,32 @@ impl Sessions {
         Ok(lines.map_while(Result::ok).filter_map(|line| Message::parse(&line)).collect())
     }
 
+    /// Leaves the head of a transcript and its last lines; the whole is kept beside it. Gives where, and
+    /// how many lines are left; `None` if there was nothing to leave out.
+    pub fn compact(
+        &self,
+        session_id: &str,
+        keep: usize,
+        now: Timestamp,
+    ) -> Result<Option<(PathBuf, usize)>, StateFileError> {
+        let Some(path) = self.transcript(session_id) else { return Ok(None) };
+        let _lock = state_file::lock(&self.path)?;
+        let Some(text) = state_file::read(&path, MAX_TRANSCRIPT)? else { return Ok(None) };
+        let lines: Vec<&str> = text.lines().collect();
+        if lines.len() <= keep.max(1) {
+            return Ok(None);
+        }
+        let aside = format!("{}.bak.{}", path.display(), now.to_string().replace(':', "-"));
+        let aside = PathBuf::from(aside);
+        state_file::replace(&aside, &text)?;
+        let is_head = |line: &&&str| line.contains("\"type\":\"session\"");
+        let head: Vec<&str> = lines.first().filter(is_head).copied().into_iter().collect();
+        let rest = lines.len().saturating_sub(keep.max(1)).max(head.len());
+        let kept: Vec<&str> = head.into_iter().chain(lines.into_iter().skip(rest)).collect();
+        state_file::replace(&path, &(kept.join("\n") + "\n"))?;
+        Ok(Some((aside, kept.len())))
+    }
+
     /// Puts a transcript aside under a name that says why and when. One that is not there is no error.
     pub fn archive(
         &self,

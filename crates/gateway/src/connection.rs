@@ -7,9 +7,11 @@
 //! ```
 //!
 //! A client's requests are handled in the order they come. While one is handled nothing more is read,
-//! so a client that floods us fills its own socket and nothing else.
+//! so a client that floods us fills its own socket and nothing else. Only what waits for people or runs
+//! commands is handled beside the others, a few at a time, and ends with its connection.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
@@ -25,7 +27,8 @@ use serde_json::{Value, json};
 
 use crate::dispatch::{self, Session};
 use crate::handshake::{self, Knock, Login};
-use crate::hub::{self, Inbox, Member, Out, Outbox, Slow};
+use crate::hub::{self, Follows, Inbox, Member, Out, Outbox, Slow};
+use crate::journal::Level;
 use crate::methods::health;
 use crate::shared::{Shared, Stranger};
 use crate::socket::Allowance;
@@ -62,6 +65,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, socket: WebSocket, arrival: Arriv
             let session = Session::new(&connection, &login, &peer, outbox.clone());
             enter(&shared, &session, &login, &request_id).await;
             read(&shared, &session, &mut stream).await;
+            session.end_jobs();
             leave(&shared, &session, &login);
         }
         // Refused or gone: whoever refused has said so.
@@ -125,14 +129,25 @@ async fn greet(
             return None;
         }
     };
+    let journal = shared.clone();
+    let from = peer.address.map(|address| address.to_string());
     let (shared, peer, nonce) = (shared.clone(), peer.clone(), nonce.to_owned());
     let id = request.id.clone();
     let decided = tokio::task::spawn_blocking(move || {
         handshake::login(&shared, &Knock { peer: &peer, nonce: &nonce, request: &request })
     });
     match decided.await {
-        Ok(Ok(login)) => Some((id, login)),
+        Ok(Ok(login)) => {
+            let about = json!({ "client": login.client.id, "mode": login.client.mode,
+                                "device": login.device, "scopes": login.scopes.words() });
+            journal.journal.note(Level::Info, "a client logged in", &about);
+            journal.metrics.logins.fetch_add(1, Ordering::Relaxed);
+            Some((id, login))
+        }
         Ok(Err(refused)) => {
+            let about = json!({ "reason": refused.error.message, "peer": from });
+            journal.journal.note(Level::Warn, "a client was refused", &about);
+            journal.metrics.refused.fetch_add(1, Ordering::Relaxed);
             let message = refused.error.message.clone();
             outbox.answer(gateway::response(&id, &Err(refused.error)));
             outbox.close(refused.code, &message);
@@ -179,6 +194,7 @@ async fn enter(shared: &Arc<Shared>, session: &Session, login: &Login, request_i
         role: login.role,
         scopes: login.scopes.clone(),
         device: login.device.clone(),
+        follows: Follows::default(),
     };
     shared.hub.join(&session.connection, member);
     shared.hub.health_changed();

@@ -3,18 +3,28 @@
 //! The list of methods in [`call`] is complete: a method that is not built is unknown here.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use clawpen_rules::access::connect::Peer;
 use clawpen_rules::access::{self, Access, Role, Scope, Scopes};
+use clawpen_rules::approval::resolver::GatewayScope;
 use clawpen_wire::gateway::{self, ErrorShape, MAX_UNAUTHORIZED, Request, close, params, shape};
 use serde_json::Value;
+use tokio::task::JoinSet;
 
 use crate::handshake::Login;
-use crate::hub::Outbox;
-use crate::methods::{agents, config, devices, exec_approvals, health, sessions};
+use crate::hub::{Outbox, Turn};
+use crate::methods::{
+    agents, config, cron, devices, exec_approval, exec_approvals, health, identity, logs, models,
+    nodes, sandbox, sessions, skills, tools, usage,
+};
+use crate::metrics::Outcome;
 use crate::shared::Shared;
+
+/// How many requests of one connection may wait for people or run commands.
+const MAX_JOBS: usize = 32;
 
 /// Somebody who is logged in, as methods see him.
 #[derive(Clone)]
@@ -24,6 +34,7 @@ pub(crate) struct Session {
     pub(crate) caller: Caller,
     pub(crate) outbox: Outbox,
     strikes: Arc<AtomicU32>,
+    jobs: Arc<Mutex<JoinSet<()>>>,
 }
 
 /// What a method may know about who calls it.
@@ -33,6 +44,7 @@ pub(crate) struct Caller {
     pub(crate) scopes: Scopes,
     pub(crate) client_id: String,
     pub(crate) client_mode: String,
+    pub(crate) display_name: Option<String>,
     pub(crate) device: Option<String>,
     pub(crate) connection: String,
     pub(crate) address: IpAddr,
@@ -41,6 +53,31 @@ pub(crate) struct Caller {
 impl Caller {
     pub(crate) fn is_admin(&self) -> bool {
         self.scopes.covers(Scope::Admin)
+    }
+
+    /// What others call this client: what it calls itself.
+    pub(crate) fn name(&self) -> String {
+        self.display_name.clone().unwrap_or_else(|| self.client_id.clone())
+    }
+
+    /// Who speaks, told apart by what was proven: the device, else this one connection.
+    pub(crate) fn voice(&self) -> String {
+        match &self.device {
+            Some(device) => format!("{} of device {device}", self.client_id),
+            None => format!("{} on connection {}", self.client_id, self.connection),
+        }
+    }
+
+    pub(crate) fn approval_scope(&self) -> GatewayScope {
+        if self.role != Role::Operator {
+            GatewayScope::Other
+        } else if self.scopes.covers(Scope::Admin) {
+            GatewayScope::Admin
+        } else if self.scopes.covers(Scope::Approvals) {
+            GatewayScope::Approvals
+        } else {
+            GatewayScope::Other
+        }
     }
 
     /// A chat page that is not the control page may not change sessions.
@@ -62,13 +99,41 @@ impl Session {
                 scopes: login.scopes.clone(),
                 client_id: login.client.id.clone(),
                 client_mode: login.client.mode.clone(),
+                display_name: login.client.display_name.clone(),
                 device,
                 connection: connection.to_owned(),
                 address: peer.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
             },
             outbox,
             strikes: Arc::new(AtomicU32::new(0)),
+            jobs: Arc::default(),
         }
+    }
+
+    /// Ends what still waits or runs for this connection.
+    pub(crate) fn end_jobs(&self) {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+    }
+
+    /// Handles a request beside the others, if there are not too many of them already.
+    fn start(&self, shared: &Arc<Shared>, request: Request) -> Result<(), ErrorShape> {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        while jobs.try_join_next().is_some() {}
+        if jobs.len() >= MAX_JOBS {
+            return Err(ErrorShape::unavailable(
+                "too many requests of this connection wait already",
+            ));
+        }
+        let (shared, session) = (shared.clone(), self.clone());
+        jobs.spawn(async move {
+            let id = request.id.clone();
+            let started = Instant::now();
+            let method = request.method.clone();
+            let outcome = call_long(&shared, &session, request).await;
+            shared.metrics.note(&method, Outcome::of(&outcome), started.elapsed());
+            session.outbox.answer(gateway::response(&id, &outcome));
+        });
+        Ok(())
     }
 }
 
@@ -89,10 +154,23 @@ pub(crate) async fn frame(shared: &Arc<Shared>, session: &Session, text: &str) {
         Err(refusal) => Err(refused(session, &request.method, refusal)),
         Ok(()) => {
             session.strikes.store(0, Ordering::Relaxed);
-            let (shared, caller) = (shared.clone(), session.caller.clone());
-            let called = tokio::task::spawn_blocking(move || call(&shared, &caller, &request));
-            // A method that panics fails for its caller and for nobody else.
-            called.await.unwrap_or_else(|_| Err(ErrorShape::unavailable("internal error")))
+            if is_long(&request.method) {
+                match session.start(shared, request) {
+                    Ok(()) => return,
+                    Err(error) => Err(error),
+                }
+            } else {
+                let started = Instant::now();
+                let method = request.method.clone();
+                let (asked, caller) = (shared.clone(), session.caller.clone());
+                let called = tokio::task::spawn_blocking(move || call(&asked, &caller, &request));
+                // A method that panics fails for its caller and for nobody else.
+                let outcome = called.await;
+                let outcome =
+                    outcome.unwrap_or_else(|_| Err(ErrorShape::unavailable("internal error")));
+                shared.metrics.note(&method, Outcome::of(&outcome), started.elapsed());
+                outcome
+            }
         }
     };
     session.outbox.answer(gateway::response(&id, &outcome));
@@ -143,13 +221,70 @@ fn refused(session: &Session, method: &str, refusal: Refusal) -> ErrorShape {
     }
 }
 
-/// Every method there is.
+/// What waits for people or runs commands.
+fn is_long(method: &str) -> bool {
+    matches!(
+        method,
+        "exec.approval.request"
+            | "exec.approval.waitDecision"
+            | "sandbox.exec"
+            | "sandbox.facts"
+            | "sandbox.recreate"
+    )
+}
+
+async fn call_long(
+    shared: &Arc<Shared>,
+    session: &Session,
+    request: Request,
+) -> Result<Value, ErrorShape> {
+    let Request { id, method, params } = request;
+    match method.as_str() {
+        "exec.approval.request" => exec_approval::request(shared, session, (&id, params)).await,
+        "exec.approval.waitDecision" => exec_approval::wait_decision(shared, params).await,
+        "sandbox.exec" => sandbox::exec(shared, session, (&id, params)).await,
+        other => {
+            let is_facts = other == "sandbox.facts";
+            let shared = shared.clone();
+            let done = tokio::task::spawn_blocking(move || {
+                if is_facts {
+                    sandbox::facts(&shared.desk, &params)
+                } else {
+                    sandbox::recreate(&shared.desk, &params)
+                }
+            });
+            done.await.unwrap_or_else(|_| Err(ErrorShape::unavailable("internal error")))
+        }
+    }
+}
+
+/// Every other method there is.
 fn call(shared: &Shared, caller: &Caller, request: &Request) -> Result<Value, ErrorShape> {
     let params = &request.params;
     match request.method.as_str() {
         "health" => health::health(shared),
         "status" => health::status(shared, caller),
         "system-presence" => Ok(health::presence(shared)),
+        "logs.tail" => logs::tail(shared, params),
+        "gateway.identity.get" => identity::get(shared),
+        "last-heartbeat" => Ok(Value::Null),
+        "channels.status" => Ok(health::channels()),
+        "usage.status" => Ok(health::quotas()),
+        "usage.cost" => usage::cost(shared, params),
+        "sessions.usage" => usage::sessions(shared, params),
+        "models.list" => models::list(shared),
+        "tools.catalog" => tools::catalog(shared, params),
+        "tools.effective" => tools::effective(shared, params),
+        "skills.status" => skills::status(shared, params),
+        "skills.update" => skills::update(shared, params),
+        "cron.list" => cron::list(shared, params),
+        "cron.status" => cron::status(shared),
+        "node.list" => nodes::list(shared),
+        "exec.approval.resolve" => exec_approval::resolve(shared, caller, params),
+        "exec.approval.list" => exec_approval::list(shared),
+        "exec.approval.get" => exec_approval::get(shared, params),
+        "sandbox.list" => sandbox::list(&shared.desk),
+        "sandbox.explain" => sandbox::explain(&shared.desk, params),
         "config.get" => config::get(shared),
         "config.set" => config::set(shared, params),
         "config.apply" => config::apply(shared, caller, params),
@@ -168,6 +303,12 @@ fn call(shared: &Shared, caller: &Caller, request: &Request) -> Result<Value, Er
         "agent.identity.get" => agents::identity(shared, params),
         "sessions.list" => sessions::list(shared, params),
         "sessions.preview" => sessions::preview(shared, params),
+        "sessions.get" => sessions::messages(shared, params),
+        "sessions.compact" => sessions::compact(shared, params),
+        "sessions.subscribe" => Ok(sessions::subscribe(shared, caller, Turn::On)),
+        "sessions.unsubscribe" => Ok(sessions::subscribe(shared, caller, Turn::Off)),
+        "sessions.messages.subscribe" => sessions::follow(shared, caller, params, Turn::On),
+        "sessions.messages.unsubscribe" => sessions::follow(shared, caller, params, Turn::Off),
         "sessions.resolve" => sessions::resolve(shared, params),
         "sessions.patch" => sessions::patch(shared, caller, params),
         "sessions.reset" => sessions::reset(shared, params),
@@ -178,6 +319,7 @@ fn call(shared: &Shared, caller: &Caller, request: &Request) -> Result<Value, Er
         "device.pair.approve" => devices::approve(shared, caller, params),
         "device.pair.reject" => devices::reject(shared, params),
         "device.pair.remove" => devices::remove(shared, params),
+        "device.token.rotate" => devices::rotate(shared, caller, params),
         "device.token.revoke" => devices::revoke(shared, params),
         other => Err(ErrorShape::invalid(format!("unknown method: {other}"))),
     }

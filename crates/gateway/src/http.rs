@@ -1,11 +1,14 @@
-//! HTTP on the same port: probes, and the refusals that clients expect.
+//! HTTP on the same port: probes, metrics, session histories, tools, and the refusals that clients expect.
+
+mod history;
+mod invoke;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{ConnectInfo, FromRequestParts as _, Request, State};
 use axum::http::header::{
@@ -19,8 +22,9 @@ use serde_json::{Value, json};
 
 use crate::auth::{Guesser, Shown};
 use crate::connection::{self, Arrival};
+use crate::metrics::Now;
 use crate::shared::Shared;
-use crate::socket::{Caller, MAX_BODY_BYTES};
+use crate::socket::Caller;
 
 /// Headers that only a proxy sets.
 const FORWARDED: &[&str] = &["forwarded", "x-forwarded-for", "x-real-ip", "x-forwarded-host"];
@@ -93,7 +97,10 @@ async fn answer(shared: &Arc<Shared>, caller: Caller, request: Request) -> Respo
         "/ready" | "/readyz" if is_read => ready(shared, &caller, request.headers()),
         "/health" | "/healthz" | "/ready" | "/readyz" => not_allowed("GET, HEAD"),
         "/tools/invoke" if *request.method() != Method::POST => not_allowed("POST"),
-        "/tools/invoke" => invoke(shared, caller, request).await,
+        "/tools/invoke" => invoke::serve(shared, caller, request).await,
+        "/metrics" if is_read => metrics(shared, &caller, request.headers()),
+        "/metrics" => not_allowed("GET, HEAD"),
+        path if path.starts_with("/sessions/") => history::serve(shared, &caller, request).await,
         _ => plain(StatusCode::NOT_FOUND, "Not Found"),
     }
 }
@@ -128,45 +135,44 @@ fn bearer(shared: &Shared, peer: &Peer, headers: &HeaderMap) -> SecretVerdict {
     verdict
 }
 
-/// `POST /tools/invoke`. None of the tools that this build has is reachable over it, as in the
-/// reference: exec and file tools are for agents.
-async fn invoke(shared: &Arc<Shared>, caller: Caller, request: Request) -> Response {
-    let peer = peer(caller.address.ip(), request.headers());
-    match bearer(shared, &peer, request.headers()) {
-        SecretVerdict::Right => {}
+/// Lets a request through that shows the secret; else the answer that says why not.
+fn admit(shared: &Shared, caller: &Caller, headers: &HeaderMap) -> Result<(), Response> {
+    let peer = peer(caller.address.ip(), headers);
+    match bearer(shared, &peer, headers) {
+        SecretVerdict::Right => Ok(()),
         SecretVerdict::Absent | SecretVerdict::Wrong => {
             let body = json!({ "error": { "message": "Unauthorized", "type": "unauthorized" } });
-            return fresh_without_cache(StatusCode::UNAUTHORIZED, &body);
+            Err(fresh_without_cache(StatusCode::UNAUTHORIZED, &body))
         }
         SecretVerdict::Throttled => {
             let body = json!({ "error": {
                 "message": "Too many failed attempts; wait and try again", "type": "rate_limited" } });
             let mut response = fresh_without_cache(StatusCode::TOO_MANY_REQUESTS, &body);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("300"));
-            return response;
+            Err(response)
         }
     }
-    caller.allowance.extend();
-    let bad = |why: &str| {
-        let body = json!({ "error": { "message": why, "type": "invalid_request_error" } });
-        fresh_without_cache(StatusCode::BAD_REQUEST, &body)
-    };
-    let body = axum::body::to_bytes(request.into_body(), MAX_BODY_BYTES).await;
-    let Ok(body): Result<Bytes, _> = body else { return bad("the body is larger than 2 MiB") };
-    let body: Value = match serde_json::from_slice(&body) {
-        Ok(body) => body,
-        Err(error) => {
-            let start: String = String::from_utf8_lossy(&body).chars().take(40).collect();
-            return bad(&format!("\"{start}\" is no valid JSON: {error}"));
-        }
-    };
-    let Some(tool) = body["tool"].as_str().map(str::trim).filter(|tool| !tool.is_empty()) else {
-        return bad("tools.invoke requires body.tool");
-    };
-    let tool: String = tool.chars().take(200).collect();
-    let message = format!("Tool not available: {tool}");
-    let body = json!({ "ok": false, "error": { "type": "not_found", "message": message } });
-    fresh_without_cache(StatusCode::NOT_FOUND, &body)
+}
+
+/// Counts and times, for whoever knows the secret.
+fn metrics(shared: &Shared, caller: &Caller, headers: &HeaderMap) -> Response {
+    if let Err(refused) = admit(shared, caller, headers) {
+        return refused;
+    }
+    let (clients, queued_bytes) = shared.hub.load();
+    let text = shared.metrics.text(Now {
+        clients,
+        queued_bytes,
+        approvals: shared.approvals.count(),
+        uptime: shared.started.elapsed(),
+    });
+    with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
+}
+
+/// A refusal in the shape of `{ok, error}`.
+fn refusal(code: StatusCode, kind: &str, message: &str) -> Response {
+    let body = json!({ "ok": false, "error": { "type": kind, "message": message } });
+    fresh_without_cache(code, &body)
 }
 
 fn not_allowed(methods: &'static str) -> Response {

@@ -3,14 +3,14 @@
 //! Each client has a queue with a cap. A client that does not read loses events that may be lost, and
 //! is closed when one comes that may not: it harms nobody else, because nobody waits for it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use clawpen_rules::access::{self, Access, Role, Scopes};
+use clawpen_rules::access::{self, Access, Role, Scope, Scopes};
 use clawpen_wire::gateway::{self, EventPlace, MAX_BUFFERED_BYTES, StateVersion, close};
 use serde_json::Value;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, broadcast, mpsc};
 
 use crate::presence::{self, Presence};
 
@@ -92,16 +92,52 @@ pub(crate) struct Member {
     pub(crate) role: Role,
     pub(crate) scopes: Scopes,
     pub(crate) device: Option<String>,
+    pub(crate) follows: Follows,
+}
+
+/// Which sessions a client wants to hear of.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Follows {
+    /// Changes of all of them.
+    all: bool,
+    /// What is said in these.
+    messages: BTreeSet<String>,
+}
+
+/// So much news waits for a listener; who misses some looks anew.
+const NEWS: usize = 256;
+
+/// More sessions than this cannot be followed by one client.
+const MAX_FOLLOWED: usize = 1000;
+
+/// Whether something begins or ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    On,
+    Off,
 }
 
 /// All of them.
-#[derive(Default)]
 pub(crate) struct Hub {
+    news: broadcast::Sender<String>,
     members: Mutex<HashMap<String, Member>>,
     presence: Mutex<Presence>,
     seq: AtomicU64,
     presence_version: AtomicU64,
     health_version: AtomicU64,
+}
+
+impl Default for Hub {
+    fn default() -> Self {
+        Self {
+            news: broadcast::Sender::new(NEWS),
+            members: Mutex::default(),
+            presence: Mutex::default(),
+            seq: AtomicU64::new(0),
+            presence_version: AtomicU64::new(0),
+            health_version: AtomicU64::new(0),
+        }
+    }
 }
 
 impl Hub {
@@ -129,6 +165,77 @@ impl Hub {
                 Access::WrongRole(_) | Access::Missing(_) => {}
             }
         }
+    }
+
+    /// Tells when something happened in a session, for those who are no members.
+    pub(crate) fn session_news(&self) -> broadcast::Receiver<String> {
+        self.news.subscribe()
+    }
+
+    /// Sends an event about a session to those who follow it. Such events carry no number.
+    pub(crate) fn tell(&self, event: &str, session: &str, payload: &Value) {
+        // Nobody may be listening.
+        let _ = self.news.send(session.to_owned());
+        let text = gateway::event(event, payload, EventPlace::default());
+        let Ok(members) = self.members.lock() else { return };
+        for member in members.values() {
+            let follows = &member.follows;
+            let is_meant =
+                follows.all || (event == "session.message" && follows.messages.contains(session));
+            let access = access::decide_event(event, member.role, &member.scopes);
+            if is_meant && access == Access::Allowed {
+                member.outbox.push(text.clone(), Slow::Drop);
+            }
+        }
+    }
+
+    /// Notes whether a client wants to hear of all sessions.
+    pub(crate) fn follow_all(&self, connection: &str, turn: Turn) {
+        let Ok(mut members) = self.members.lock() else { return };
+        if let Some(member) = members.get_mut(connection) {
+            member.follows.all = turn == Turn::On;
+        }
+    }
+
+    /// Notes whether a client wants to hear what is said in a session; says whether it does now.
+    pub(crate) fn follow(&self, connection: &str, session: &str, turn: Turn) -> bool {
+        let Ok(mut members) = self.members.lock() else { return false };
+        let Some(member) = members.get_mut(connection) else { return false };
+        let messages = &mut member.follows.messages;
+        match turn {
+            Turn::On if messages.len() < MAX_FOLLOWED => {
+                messages.insert(session.to_owned());
+            }
+            Turn::On => {}
+            Turn::Off => {
+                messages.remove(session);
+            }
+        }
+        messages.contains(session)
+    }
+
+    /// Says whether anybody but one connection could answer an approval.
+    pub(crate) fn has_answerer_besides(&self, connection: &str) -> bool {
+        let Ok(members) = self.members.lock() else { return false };
+        members.iter().any(|(name, member)| {
+            name != connection
+                && member.role == Role::Operator
+                && member.scopes.covers(Scope::Approvals)
+        })
+    }
+
+    /// How many are logged in, and how many bytes wait for them.
+    pub(crate) fn load(&self) -> (usize, usize) {
+        let Ok(members) = self.members.lock() else { return (0, 0) };
+        let queued = members.values().map(|member| member.outbox.queued.load(Ordering::Relaxed));
+        (members.len(), queued.sum())
+    }
+
+    /// The nodes that are connected, by device.
+    pub(crate) fn nodes(&self) -> Vec<String> {
+        let Ok(members) = self.members.lock() else { return Vec::new() };
+        let nodes = members.values().filter(|member| member.role == Role::Node);
+        nodes.filter_map(|member| member.device.clone()).collect()
     }
 
     /// Closes the connections of a device.
@@ -187,6 +294,7 @@ mod tests {
                 role: Role::Operator,
                 scopes: Scopes::none(),
                 device: None,
+                follows: Follows::default(),
             };
             hub.join(name, member);
         }
@@ -198,5 +306,34 @@ mod tests {
         assert!(slow_end.receiver.try_recv().is_err());
         assert!(matches!(quick_end.receiver.try_recv(), Ok(Out::Text(_))));
         assert!(matches!(quick_end.receiver.try_recv(), Ok(Out::Text(_))));
+    }
+
+    #[test]
+    fn events_about_a_session_reach_those_who_follow_it_and_may_read() {
+        let hub = Hub::default();
+        let mut ends = Vec::new();
+        for (name, scopes) in [("reader", &["operator.read"][..]), ("stranger", &[])] {
+            let (outbox, end) = queue();
+            let member = Member {
+                outbox,
+                role: Role::Operator,
+                scopes: Scopes::of(scopes.iter().copied()),
+                device: None,
+                follows: Follows::default(),
+            };
+            hub.join(name, member);
+            ends.push(end);
+        }
+        hub.tell("session.message", "a", &json!({}));
+        assert!(hub.follow("reader", "a", Turn::On));
+        assert!(hub.follow("stranger", "a", Turn::On));
+        hub.tell("session.message", "a", &json!({}));
+        hub.tell("session.message", "b", &json!({}));
+        hub.tell("sessions.changed", "a", &json!({}));
+        assert!(!hub.follow("reader", "a", Turn::Off));
+        hub.tell("session.message", "a", &json!({}));
+        assert!(matches!(ends[0].receiver.try_recv(), Ok(Out::Text(_))));
+        assert!(ends[0].receiver.try_recv().is_err());
+        assert!(ends[1].receiver.try_recv().is_err());
     }
 }

@@ -6,15 +6,19 @@
 //! `dispatch` checks and calls, `methods` convert.
 #![forbid(unsafe_code)]
 
+mod approvals;
 mod auth;
+pub mod client;
 mod connection;
 mod device_proof;
 mod dispatch;
 mod handshake;
 mod http;
 mod hub;
+mod journal;
 pub mod mcp;
 mod methods;
+mod metrics;
 mod presence;
 pub mod server;
 mod shared;

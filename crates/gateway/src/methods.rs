@@ -3,10 +3,20 @@
 
 pub(crate) mod agents;
 pub(crate) mod config;
+pub(crate) mod cron;
 pub(crate) mod devices;
+pub(crate) mod exec_approval;
 pub(crate) mod exec_approvals;
 pub(crate) mod health;
+pub(crate) mod identity;
+pub(crate) mod logs;
+pub(crate) mod models;
+pub(crate) mod nodes;
+pub(crate) mod sandbox;
 pub(crate) mod sessions;
+pub(crate) mod skills;
+pub(crate) mod tools;
+pub(crate) mod usage;
 
 use serde_json::Value;
 

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::routing::any;
 use clawpen_engine::approvals_file::now_ms;
-use clawpen_engine::config_file::{self, Base, WriteError};
+use clawpen_engine::audit::Door as AuditDoor;
+use clawpen_engine::call::Desk;
+use clawpen_engine::config_file::{self, Base, Views, WriteError};
 use clawpen_engine::config_store::{StoreError, Surroundings};
 use clawpen_engine::devices::Devices;
 use clawpen_engine::random;
@@ -30,10 +32,13 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::approvals::{self, Approvals};
 use crate::auth::{Guard, Patience, Throttle};
 use crate::http;
 use crate::hub::{Hub, Slow};
+use crate::journal::{Journal, Level};
 use crate::methods::health;
+use crate::metrics::Metrics;
 use crate::shared::{Shared, Strangers};
 use crate::socket::{Caller, Door};
 use crate::tree_json::to_tree;
@@ -100,7 +105,34 @@ pub struct Running {
     addresses: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
+    watcher: Option<Watcher>,
     shared: SharedHandle,
+}
+
+/// The thread that watches the approvals. It ends with its handle.
+#[derive(Debug)]
+struct Watcher {
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Watcher {
+    fn start(shared: &Arc<Shared>) -> Option<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (shared, ending) = (shared.clone(), stop.clone());
+        let thread = std::thread::Builder::new()
+            .name("approvals".to_owned())
+            .spawn(move || approvals::watch(&shared, &ending));
+        Some(Self { stop, thread: Some(thread.ok()?) })
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // It looks at least once a second; whoever stops does not wait for that.
+        drop(self.thread.take());
+    }
 }
 
 struct SharedHandle(Arc<Shared>);
@@ -120,6 +152,8 @@ impl Running {
     /// Tells every client, closes every connection and waits for their ends.
     pub async fn stop(self) {
         let shared = &self.shared.0;
+        shared.journal.note(Level::Info, "the gateway stops", &json!({}));
+        drop(self.watcher);
         shared.is_ready.store(false, Ordering::Relaxed);
         let payload = json!({ "reason": "gateway stopping", "restartExpectedMs": Value::Null });
         shared.hub.broadcast("shutdown", &payload, Slow::Close);
@@ -153,6 +187,11 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         origins: origins(config),
         devices: Devices::in_state(&store.locations.state_dir),
         hub: Hub::default(),
+        views: Views::default(),
+        approvals: Approvals::new(),
+        desk: Desk::around(around.clone(), AuditDoor::Websocket),
+        journal: Journal::in_state(&store.locations.state_dir),
+        metrics: Metrics::default(),
         throttle: Throttle::new(patience(config)),
         started: Instant::now(),
         handshake_timeout: options.handshake_timeout,
@@ -184,7 +223,10 @@ fn run(shared: Arc<Shared>, listeners: Vec<TcpListener>, tick: Duration) -> Runn
         }));
     }
     tasks.push(tokio::spawn(beat(shared.clone(), tick, stopped)));
-    Running { addresses, stop, tasks, shared: SharedHandle(shared) }
+    let watcher = Watcher::start(&shared);
+    let places: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    shared.journal.note(Level::Info, "the gateway listens", &json!({ "addresses": places }));
+    Running { addresses, stop, tasks, watcher, shared: SharedHandle(shared) }
 }
 
 /// Sends signs of life and the health until the gateway stops.

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clawpen_engine::approvals_file::now_ms;
-use clawpen_engine::config_file::{self, Sound, View};
+use clawpen_engine::call::Desk;
+use clawpen_engine::config_file::{Sound, View, Views};
 use clawpen_engine::config_store::Surroundings;
 use clawpen_engine::devices::Devices;
 use clawpen_rules::access::connect::OriginRules;
@@ -16,8 +17,11 @@ use clawpen_rules::timestamp::Timestamp;
 use clawpen_wire::gateway::{ErrorShape, MAX_PENDING_PER_ADDRESS};
 use serde_json::{Value, json};
 
+use crate::approvals::Approvals;
 use crate::auth::{Guard, Throttle};
 use crate::hub::Hub;
+use crate::journal::Journal;
+use crate::metrics::Metrics;
 
 /// How often the config may be changed by one client: so many times a window.
 const WRITES: usize = 3;
@@ -31,6 +35,11 @@ pub(crate) struct Shared {
     pub(crate) origins: OriginRules,
     pub(crate) devices: Devices,
     pub(crate) hub: Hub,
+    pub(crate) views: Views,
+    pub(crate) approvals: Approvals,
+    pub(crate) desk: Desk,
+    pub(crate) journal: Journal,
+    pub(crate) metrics: Metrics,
     pub(crate) throttle: Throttle,
     pub(crate) started: Instant,
     pub(crate) handshake_timeout: Duration,
@@ -45,13 +54,13 @@ impl Shared {
     }
 
     /// The config of this moment.
-    pub(crate) fn view(&self) -> Result<View, ErrorShape> {
-        config_file::view(&self.around).map_err(|error| unavailable(&error))
+    pub(crate) fn view(&self) -> Result<Arc<View>, ErrorShape> {
+        self.views.get(&self.around).map_err(|error| unavailable(&error))
     }
 
     /// The config of this moment, if it is sound.
-    pub(crate) fn sound(&self) -> Result<Sound, ErrorShape> {
-        self.view()?.state.map_err(|findings| {
+    pub(crate) fn sound(&self) -> Result<Arc<Sound>, ErrorShape> {
+        self.view()?.state.clone().map_err(|findings| {
             let issues: Vec<Value> = findings
                 .iter()
                 .map(|finding| json!({ "path": finding.key, "message": finding.message }))

@@ -161,6 +161,8 @@ const READ: &[&str] = &[
     "channels.status",
     "chat.history",
     "node.list",
+    "sandbox.list",
+    "sandbox.explain",
 ];
 const WRITE: &[&str] = &[
     "agent",

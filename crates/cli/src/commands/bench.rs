@@ -6,6 +6,7 @@
 
 mod api;
 mod docker;
+mod gateway;
 mod jobs;
 mod mcp;
 mod numbers;

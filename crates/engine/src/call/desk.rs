@@ -27,7 +27,7 @@ use super::runs::Runs;
 use super::stop::Stop;
 use super::{About, Keeping, Prepared, Tally, Target, exec, policy, process, record};
 use crate::audit::{Door, Verdict};
-use crate::config_store::{self, Store};
+use crate::config_store::{self, Store, Surroundings};
 use crate::tools::{Answer, Settings, ToolError, Tools};
 use crate::yard::Yard;
 
@@ -101,6 +101,7 @@ enum ConfigPlace {
     /// Where this process' environment says.
     Process,
     StateDirectory(String),
+    Around(Surroundings),
 }
 
 /// Everything that one call needs.
@@ -167,6 +168,15 @@ impl Desk {
     /// A desk of one state directory, whatever this process' environment says.
     pub fn of_state_dir(state_dir: &str, door: Door) -> Self {
         Self::with(ConfigPlace::StateDirectory(state_dir.to_owned()), door)
+    }
+
+    /// A desk in these surroundings.
+    pub fn around(around: Surroundings, door: Door) -> Self {
+        Self::with(ConfigPlace::Around(around), door)
+    }
+
+    pub(super) fn door(&self) -> Door {
+        self.door
     }
 
     fn with(config: ConfigPlace, door: Door) -> Self {
@@ -249,6 +259,7 @@ impl Desk {
         Ok(match &self.config {
             ConfigPlace::Process => config_store::open()?,
             ConfigPlace::StateDirectory(directory) => config_store::open_in(directory)?,
+            ConfigPlace::Around(around) => around.open()?,
         })
     }
 

@@ -2,13 +2,11 @@
 //!
 //! A call must see the config as it is: every file that was read, and those that could appear beside it, are looked at
 //! before what is kept is used again. What no stamp shows (a link of a bind that was turned, a variable file that
-//! appeared elsewhere) is seen after [`OLDEST`]. The sandbox itself compares what it is with what is wanted at every
+//! appeared elsewhere) is seen after a second. The sandbox itself compares what it is with what is wanted at every
 //! call, so nothing kept here can widen one that runs.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use clawpen_rules::tool_policy::Layers;
 
@@ -16,9 +14,8 @@ use super::desk::Who;
 use super::{Prepared, policy, prepare};
 use crate::call::OpenError;
 use crate::config_store::Store;
+use crate::file_stamps::Stamps;
 
-/// Looked at anew after so long, whatever the stamps say.
-const OLDEST: Duration = Duration::from_secs(1);
 /// Sessions kept at once.
 const MOST: usize = 64;
 
@@ -28,12 +25,8 @@ pub(super) struct Ready {
     pub(super) store: Store,
     pub(super) prepared: Prepared,
     pub(super) layers: Layers,
-    stamps: Vec<(String, Option<Stamp>)>,
-    made: Instant,
+    stamps: Stamps,
 }
-
-/// A file at one moment.
-type Stamp = (u64, u64, u64, (i64, i64), (i64, i64));
 
 type Key = (Option<String>, Option<String>, Option<String>);
 
@@ -54,14 +47,14 @@ impl Sessions {
             return Ok(ready);
         }
         let store = load().map_err(Missing::Config)?;
-        let stamps = stamps(&store);
-        let made = Instant::now();
+        // Taken after reading: a change in between is seen at the latest when what is kept is too old.
+        let stamps = Stamps::of(&store);
         let prepared = match prepare(&store, &who.target()) {
             Ok(prepared) => prepared,
             Err(error) => return Err(Missing::Session(Box::new(store), error)),
         };
         let layers = policy::layers(&store, &prepared);
-        let ready = Arc::new(Ready { store, prepared, layers, stamps, made });
+        let ready = Arc::new(Ready { store, prepared, layers, stamps });
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if sessions.len() >= MOST {
             sessions.clear();
@@ -80,25 +73,6 @@ pub(super) enum Missing<E> {
 
 impl Ready {
     fn is_current(&self) -> bool {
-        self.made.elapsed() < OLDEST && self.stamps.iter().all(|(path, stamp)| look(path) == *stamp)
+        self.stamps.are_current()
     }
-}
-
-/// Every file that the config was read from, and those that would be read if they were there. Taken after reading: a
-/// change in between is seen at the latest when what is kept is too old.
-fn stamps(store: &Store) -> Vec<(String, Option<Stamp>)> {
-    let locations = &store.locations;
-    let variables = format!("{}/.env", locations.state_dir);
-    let fixed = [locations.config.clone(), locations.own_config.clone(), variables];
-    let mut paths: Vec<String> =
-        fixed.into_iter().chain(store.loaded.config.files().to_vec()).collect();
-    paths.sort_unstable();
-    paths.dedup();
-    paths.into_iter().map(|path| (path.clone(), look(&path))).collect()
-}
-
-fn look(path: &str) -> Option<Stamp> {
-    let facts = std::fs::metadata(path).ok()?;
-    let modified = (facts.mtime(), facts.mtime_nsec());
-    Some((facts.dev(), facts.ino(), facts.size(), modified, (facts.ctime(), facts.ctime_nsec())))
 }

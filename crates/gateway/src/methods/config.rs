@@ -143,9 +143,9 @@ fn write(
 /// What a plan says instead of a config.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.message)]
-struct Plan(ErrorShape);
+pub(crate) struct Plan(ErrorShape);
 
-fn write_error(error: WriteError<Plan>) -> ErrorShape {
+pub(crate) fn write_error(error: WriteError<Plan>) -> ErrorShape {
     match error {
         WriteError::Asker(Plan(error)) => error,
         WriteError::Stale(SetRefusal::BaseMissing) => {

@@ -57,6 +57,33 @@ pub(crate) fn remove(shared: &Shared, params: &Value) -> Result<Value, ErrorShap
     Ok(json!({ "deviceId": device }))
 }
 
+/// Gives a device a new token. The old one is worth nothing from then on, and whoever used it is let go.
+pub(crate) fn rotate(
+    shared: &Shared,
+    caller: &Caller,
+    params: &Value,
+) -> Result<Value, ErrorShape> {
+    let (device, role) = (text(params, "deviceId"), text(params, "role"));
+    let unknown = || ErrorShape::invalid("unknown deviceId/role");
+    let role = Role::parse(role).ok_or_else(unknown)?;
+    let old = shared.devices.token(device, role).map_err(fail)?.ok_or_else(unknown)?;
+    if !caller.scopes.covers_all(&old.scopes) {
+        return Err(ErrorShape::invalid("missing scope: operator.admin"));
+    }
+    if !shared.devices.revoke(device, role).map_err(fail)? {
+        return Err(unknown());
+    }
+    let issued = shared.devices.issue(device, role, now_ms()).map_err(fail)?.ok_or_else(unknown)?;
+    shared.hub.close_device(device, close::DEVICE_REMOVED, "device removed");
+    Ok(json!({
+        "deviceId": device,
+        "role": role.as_str(),
+        "token": issued.token,
+        "scopes": issued.scopes.words(),
+        "rotatedAtMs": issued.issued_at_ms,
+    }))
+}
+
 pub(crate) fn revoke(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
     let (device, role) = (text(params, "deviceId"), text(params, "role"));
     let unknown = || ErrorShape::invalid("unknown deviceId/role");

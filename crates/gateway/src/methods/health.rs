@@ -192,6 +192,26 @@ fn row(sound: &Sound, (id, key): (&AgentId, &str), entry: &Entry, updated: u64) 
     Value::Object(row)
 }
 
+/// No chat channel is built: every list is empty.
+pub(crate) fn channels() -> Value {
+    json!({
+        "ts": now_ms(),
+        "channelOrder": [],
+        "channelLabels": {},
+        "channelDetailLabels": {},
+        "channelSystemImages": {},
+        "channelMeta": [],
+        "channels": {},
+        "channelAccounts": {},
+        "channelDefaultAccountId": {},
+    })
+}
+
+/// No provider is asked for what is left of a quota.
+pub(crate) fn quotas() -> Value {
+    json!({ "updatedAt": now_ms(), "providers": [] })
+}
+
 pub(crate) fn presence(shared: &Shared) -> Value {
     shared.hub.presence(now_ms())
 }

@@ -24,9 +24,10 @@ use serde_json::{Map, Value, json};
 
 use super::{agents, optional, text};
 use crate::dispatch::Caller;
+use crate::hub::Turn;
 use crate::shared::{Shared, unavailable};
 
-pub(crate) use transcript::{history, preview};
+pub(crate) use transcript::{Page, compact, history, messages, page, preview};
 
 /// What is meant by a key: the session, its name in the store, and the store.
 struct Meant {
@@ -55,6 +56,38 @@ impl Meant {
         let entries = self.sessions.read().map_err(|error| unavailable(&error))?;
         Ok(entries.get(&self.key).cloned())
     }
+}
+
+/// Tells those who follow sessions what became of one.
+fn tell(shared: &Shared, sound: &Sound, found: &Meant, reason: &str) {
+    let mut payload = json!({ "sessionKey": found.key, "reason": reason, "ts": now_ms() });
+    if let Ok(Some(entry)) = found.entry() {
+        let row = row(sound, found.session.agent(), &found.key, &entry);
+        for (key, value) in row.as_object().into_iter().flatten().filter(|(key, _)| *key != "key") {
+            payload[key] = value.clone();
+        }
+        payload["session"] = row;
+    }
+    shared.hub.tell("sessions.changed", &found.key, &payload);
+}
+
+/// Begins or ends to tell a client of all sessions.
+pub(crate) fn subscribe(shared: &Shared, caller: &Caller, turn: Turn) -> Value {
+    shared.hub.follow_all(&caller.connection, turn);
+    json!({ "subscribed": turn == Turn::On })
+}
+
+/// Begins or ends to tell a client what is said in a session.
+pub(crate) fn follow(
+    shared: &Shared,
+    caller: &Caller,
+    params: &Value,
+    turn: Turn,
+) -> Result<Value, ErrorShape> {
+    let sound = shared.sound()?;
+    let found = meant(&sound, text(params, "key"))?;
+    let is_followed = shared.hub.follow(&caller.connection, &found.key, turn);
+    Ok(json!({ "subscribed": is_followed, "key": found.key }))
 }
 
 /// What a session is, as its row says.
@@ -266,6 +299,7 @@ pub(crate) fn patch(shared: &Shared, caller: &Caller, params: &Value) -> Result<
         Ok(entry.clone())
     });
     let entry = changed.map_err(change_error)?;
+    tell(shared, &sound, &found, "patch");
     let model = model_of(&sound, found.session.agent(), &entry);
     Ok(json!({
         "ok": true,
@@ -441,6 +475,7 @@ pub(crate) fn reset(shared: &Shared, params: &Value) -> Result<Value, ErrorShape
     if let Some(old) = old.get("sessionId").and_then(Value::as_str) {
         found.sessions.archive(old, "reset", shared.now()).map_err(|error| unavailable(&error))?;
     }
+    tell(shared, &sound, &found, "reset");
     Ok(json!({ "ok": true, "key": found.key, "entry": new }))
 }
 
@@ -470,6 +505,7 @@ pub(crate) fn delete(
         let aside = aside.map_err(|error| unavailable(&error))?;
         archived.extend(aside.map(|path| path.to_string_lossy().into_owned()));
     }
+    tell(shared, &sound, &found, "delete");
     Ok(json!({
         "ok": true,
         "key": found.key,
@@ -514,6 +550,7 @@ pub(crate) fn create(shared: &Shared, params: &Value) -> Result<Value, ErrorShap
         Ok(entry)
     });
     let entry = changed.map_err(change_error)?;
+    tell(shared, &sound, &found, "create");
     Ok(json!({
         "ok": true,
         "key": found.key,

@@ -168,7 +168,77 @@ pub static METHODS: &[(&str, &Shape)] = &[
     ("device.pair.reject", &Shape::Object(&[needed("requestId", FILLED)])),
     ("device.pair.remove", &Shape::Object(&[needed("deviceId", FILLED)])),
     ("device.token.revoke", &Shape::Object(&[needed("deviceId", FILLED), needed("role", FILLED)])),
+    ("device.token.rotate", &Shape::Object(&[needed("deviceId", FILLED), needed("role", FILLED)])),
     ("system-presence", &NONE),
+    (
+        "logs.tail",
+        &Shape::Object(&[
+            optional("cursor", NOT_NEGATIVE),
+            optional("limit", Shape::Integer { least: 1, most: 5000 }),
+            optional("maxBytes", Shape::Integer { least: 1, most: 1_000_000 }),
+        ]),
+    ),
+    ("gateway.identity.get", &NONE),
+    ("models.list", &NONE),
+    (
+        "tools.catalog",
+        &Shape::Object(&[optional("agentId", FILLED), optional("includePlugins", Shape::Bool)]),
+    ),
+    (
+        "tools.effective",
+        &Shape::Object(&[needed("sessionKey", FILLED), optional("agentId", FILLED)]),
+    ),
+    ("skills.status", &Shape::Object(&[optional("agentId", FILLED)])),
+    (
+        "skills.update",
+        &Shape::Object(&[
+            needed("skillKey", FILLED),
+            optional("enabled", Shape::Bool),
+            optional("apiKey", TEXT),
+            optional("env", Shape::Map(&TEXT)),
+        ]),
+    ),
+    (
+        "cron.list",
+        &Shape::Object(&[
+            optional("includeDisabled", Shape::Bool),
+            optional("limit", POSITIVE),
+            optional("offset", NOT_NEGATIVE),
+            optional("query", TEXT),
+        ]),
+    ),
+    ("cron.status", &NONE),
+    ("usage.cost", &Shape::Object(&[optional("days", POSITIVE)])),
+    ("sessions.usage", &Shape::Object(&[optional("key", FILLED), optional("limit", POSITIVE)])),
+    ("node.list", &NONE),
+    ("sessions.get", &Shape::Object(&[needed("key", FILLED), optional("limit", POSITIVE)])),
+    ("sessions.compact", &Shape::Object(&[needed("key", FILLED), optional("maxLines", POSITIVE)])),
+    ("sessions.subscribe", &NONE),
+    ("sessions.unsubscribe", &NONE),
+    ("sessions.messages.subscribe", &Shape::Object(&[needed("key", FILLED)])),
+    ("sessions.messages.unsubscribe", &Shape::Object(&[needed("key", FILLED)])),
+    ("exec.approval.request", &Shape::Object(APPROVAL_REQUEST)),
+    ("exec.approval.waitDecision", &Shape::Object(&[optional("id", TEXT)])),
+    ("exec.approval.resolve", &Shape::Object(&[needed("id", FILLED), needed("decision", FILLED)])),
+    ("exec.approval.list", &NONE),
+    ("exec.approval.get", &Shape::Object(&[needed("id", FILLED)])),
+    ("sandbox.list", &NONE),
+    ("sandbox.explain", &Shape::Object(SANDBOX)),
+    ("sandbox.facts", &Shape::Object(SANDBOX)),
+    ("sandbox.recreate", &Shape::Object(SANDBOX)),
+    (
+        "sandbox.exec",
+        &Shape::Object(&[
+            optional("sessionKey", FILLED),
+            optional("agentId", FILLED),
+            needed("command", FILLED),
+            optional("workdir", FILLED),
+            optional("env", Shape::Map(&TEXT)),
+            optional("timeout", POSITIVE),
+            optional("yieldMs", POSITIVE),
+            optional("background", Shape::Bool),
+        ]),
+    ),
     (
         "chat.history",
         &Shape::Object(&[
@@ -178,9 +248,49 @@ pub static METHODS: &[(&str, &Shape)] = &[
     ),
 ];
 
+/// Methods that are answered as the protocol wants it where there is nothing to tell. They read nothing,
+/// so `hello-ok` does not list them.
+pub static EMPTY: &[(&str, &Shape)] =
+    &[("last-heartbeat", &NONE), ("channels.status", &CHANNELS), ("usage.status", &NONE)];
+
+static CHANNELS: Shape =
+    Shape::Object(&[optional("probe", Shape::Bool), optional("timeoutMs", NOT_NEGATIVE)]);
+
+const NOT_NEGATIVE: Shape = Shape::Integer { least: 0, most: i64::MAX };
+
+const SANDBOX: &[Field] = &[optional("sessionKey", FILLED), optional("agentId", FILLED)];
+
+const APPROVAL_REQUEST: &[Field] = &[
+    optional("id", FILLED),
+    optional("command", TEXT),
+    optional("commandArgv", Shape::List(&TEXT)),
+    optional("systemRunPlan", Shape::Nullable(&Shape::Any)),
+    optional("env", Shape::Nullable(&Shape::Map(&TEXT))),
+    optional("cwd", NULL_OR_ANY_TEXT),
+    optional("nodeId", NULL_OR_ANY_TEXT),
+    optional("host", NULL_OR_ANY_TEXT),
+    optional("security", NULL_OR_ANY_TEXT),
+    optional("ask", NULL_OR_ANY_TEXT),
+    optional("agentId", NULL_OR_ANY_TEXT),
+    optional("resolvedPath", NULL_OR_ANY_TEXT),
+    optional("sessionKey", NULL_OR_ANY_TEXT),
+    optional("turnSourceChannel", NULL_OR_ANY_TEXT),
+    optional("turnSourceTo", NULL_OR_ANY_TEXT),
+    optional("turnSourceAccountId", NULL_OR_ANY_TEXT),
+    optional("turnSourceThreadId", Shape::Nullable(&Shape::Any)),
+    optional("timeoutMs", POSITIVE),
+    optional("twoPhase", Shape::Bool),
+];
+
+const NULL_OR_ANY_TEXT: Shape = Shape::Nullable(&TEXT);
+
 /// The events that this build sends.
 pub static EVENTS: &[&str] = &[
     "connect.challenge",
+    "exec.approval.requested",
+    "exec.approval.resolved",
+    "sessions.changed",
+    "sandbox.output",
     "presence",
     "tick",
     "shutdown",
@@ -191,7 +301,7 @@ pub static EVENTS: &[&str] = &[
 
 /// The parameters of a method; `None` if this build does not have it.
 pub fn of(method: &str) -> Option<&'static Shape> {
-    METHODS.iter().find(|(name, _)| *name == method).map(|(_, shape)| *shape)
+    METHODS.iter().chain(EMPTY).find(|(name, _)| *name == method).map(|(_, shape)| *shape)
 }
 
 const LABEL: Shape = Shape::Text { least: 1, most: 512 };

@@ -29,6 +29,8 @@ const VOLATILE: &[&str] = &[
     "lastTouchedAt",
     "timestamp",
     "cursor",
+    "startDate",
+    "endDate",
 ];
 
 /// What a recorded id or hash is called in this run.
@@ -41,6 +43,12 @@ impl Known {
     /// A recorded frame with this run's ids and hashes.
     pub(super) fn translate(&self, value: &Value) -> Value {
         match value {
+            Value::String(text) if is_start_of_uuid(text) => {
+                let known =
+                    self.names.iter().find(|(old, _)| is_uuid(old) && old.starts_with(text));
+                let start = known.and_then(|(_, new)| new.get(..text.len()));
+                Value::String(start.unwrap_or(text).to_owned())
+            }
             Value::String(text) => {
                 let known = self.names.iter().filter(|(old, _)| text.contains(old.as_str()));
                 let text = known.fold(text.clone(), |text, (old, new)| text.replace(old, new));
@@ -161,6 +169,11 @@ fn names(text: &str) -> Vec<String> {
 fn is_uuid(text: &str) -> bool {
     let parts: Vec<usize> = text.split('-').map(str::len).collect();
     parts == [8, 4, 4, 4, 12]
+}
+
+/// The first part of an id, as prompts show it.
+fn is_start_of_uuid(text: &str) -> bool {
+    text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn is_hash(text: &str) -> bool {

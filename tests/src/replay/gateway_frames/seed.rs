@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 
 /// The secret that every recorded client knows.
@@ -44,6 +44,7 @@ pub(super) fn put_in_place(rows: &[Value], home: &str) -> Result<()> {
         std::fs::write(path, format!("{:#}\n", Value::Object(entries)))?;
     }
     transcripts(rows, &state)?;
+    pages(rows, &state)?;
     files(rows)
 }
 
@@ -277,6 +278,40 @@ fn transcripts(rows: &[Value], state: &Path) -> Result<()> {
         text += &(json!({ "type": "message", "id": id, "message": body }).to_string() + "\n");
     }
     Ok(std::fs::write(path, text)?)
+}
+
+/// Writes the sessions whose pages were read over HTTP: what was shown, and as much before it as there was.
+fn pages(rows: &[Value], state: &Path) -> Result<()> {
+    for row in rows.iter().filter(|row| row["request"].is_object()) {
+        let body = &row["response"]["body"];
+        let (Some(key), Some(items)) = (body["sessionKey"].as_str(), body["items"].as_array())
+        else {
+            continue;
+        };
+        let store = store_path(state, key);
+        let directory = Path::new(&store).parent().context("a directory")?;
+        std::fs::create_dir_all(directory)?;
+        let id = "11111111-1111-4111-8111-111111111111";
+        std::fs::write(&store, json!({ key: { "sessionId": id, "updatedAt": 1 } }).to_string())?;
+        let first = items.first().and_then(|item| item["__openclaw"]["seq"].as_u64());
+        let mut text = json!({ "type": "session", "version": 3, "id": id }).to_string() + "\n";
+        let line = |id: &Value, body: &Value| {
+            json!({ "type": "message", "id": id, "message": body }).to_string() + "\n"
+        };
+        for number in 1..first.unwrap_or(1) {
+            let body = json!({ "role": "user", "content": "earlier", "timestamp": number });
+            text += &line(&json!(number.to_string()), &body);
+        }
+        for item in items {
+            let mut body = item.clone();
+            if let Some(body) = body.as_object_mut() {
+                body.remove("__openclaw");
+            }
+            text += &line(&item["__openclaw"]["id"], &body);
+        }
+        std::fs::write(directory.join(format!("{id}.jsonl")), text)?;
+    }
+    Ok(())
 }
 
 /// Writes the files of workspaces that the recording reads before it writes them.

@@ -27,10 +27,11 @@ pub(super) fn all(args: &BenchArgs, output: &Output) -> Result<Vec<Row>, BenchEr
     let store = config_store::open()?;
     let wants = |job: &str| {
         let backend = if DOCKER_JOBS.contains(&job) { "docker" } else { "native" };
-        let is_named = match (args.mcp, args.only.is_empty()) {
-            (true, _) => job == "mcp",
-            (false, true) => true,
-            (false, false) => args.only.iter().any(|only| only == job),
+        let is_named = match (args.mcp, args.gateway, args.only.is_empty()) {
+            (true, _, _) => job == "mcp",
+            (false, true, _) => job == "gateway",
+            (false, false, true) => true,
+            (false, false, false) => args.only.iter().any(|only| only == job),
         };
         is_named && args.backend.as_deref().is_none_or(|only| only == backend)
     };
@@ -51,6 +52,10 @@ pub(super) fn all(args: &BenchArgs, output: &Output) -> Result<Vec<Row>, BenchEr
     if wants("mcp") {
         output.status("mcp");
         rows.extend(bench.mcp()?);
+    }
+    if wants("gateway") {
+        output.status("gateway");
+        rows.extend(bench.gateway()?);
     }
     if wants("docker") {
         output.status("docker");

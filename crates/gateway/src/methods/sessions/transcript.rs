@@ -16,6 +16,7 @@ const MAX_TEXT: usize = 12_000;
 const MAX_MESSAGE: usize = 128 * 1024;
 const MAX_HISTORY: usize = 6 * 1024 * 1024;
 const PREVIEW_KEYS: usize = 64;
+const COMPACT_LINES: u64 = 400;
 
 /// The messages of a session, the newest ones that fit.
 pub(crate) fn history(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
@@ -47,6 +48,70 @@ pub(crate) fn history(shared: &Shared, params: &Value) -> Result<Value, ErrorSha
         if let Some(value) = entry.get(key) {
             answer[key] = value.clone();
         }
+    }
+    Ok(answer)
+}
+
+/// A part of a history, read backwards.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Page {
+    pub(crate) limit: usize,
+    /// Only what came before this one.
+    pub(crate) before: Option<usize>,
+}
+
+/// A part of what was said in a session; `None` if there is no such session.
+pub(crate) fn page(shared: &Shared, key: &str, page: Page) -> Result<Option<Value>, ErrorShape> {
+    let sound = shared.sound()?;
+    let found = meant(&sound, key)?;
+    let Some(entry) = found.entry()? else { return Ok(None) };
+    let id = entry.get("sessionId").and_then(Value::as_str).unwrap_or_default();
+    let messages = found.sessions.messages(id).map_err(|error| unavailable(&error))?;
+    let end =
+        page.before.map_or(messages.len(), |before| before.saturating_sub(1).min(messages.len()));
+    let start = end.saturating_sub(page.limit);
+    let numbered = messages.iter().enumerate().skip(start).take(end - start);
+    let shown: Vec<Value> = numbered.map(|(index, one)| display(one, index + 1)).collect();
+    let mut answer = json!({
+        "sessionKey": found.key,
+        "items": shown,
+        "messages": shown,
+        "hasMore": start > 0,
+    });
+    if start > 0 {
+        answer["nextCursor"] = json!((start + 1).to_string());
+    }
+    Ok(Some(answer))
+}
+
+/// The messages of a session as they are stored.
+pub(crate) fn messages(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
+    let sound = shared.sound()?;
+    let found = meant(&sound, text(params, "key"))?;
+    let entry = found.entry()?.unwrap_or_default();
+    let id = entry.get("sessionId").and_then(Value::as_str).unwrap_or_default();
+    let all = found.sessions.messages(id).map_err(|error| unavailable(&error))?;
+    let limit = params["limit"].as_u64().unwrap_or(HISTORY_DEFAULT).min(HISTORY_MOST);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let left_out = all.len().saturating_sub(limit);
+    let shown = all.into_iter().skip(left_out).map(|one| Value::Object(one.body));
+    Ok(json!({ "messages": shown.collect::<Vec<_>>() }))
+}
+
+/// Leaves only the end of a transcript; the whole of it is kept beside.
+pub(crate) fn compact(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
+    let sound = shared.sound()?;
+    let found = meant(&sound, text(params, "key"))?;
+    let entry = found.entry()?.unwrap_or_default();
+    let id = entry.get("sessionId").and_then(Value::as_str).unwrap_or_default();
+    let keep = params["maxLines"].as_u64().unwrap_or(COMPACT_LINES);
+    let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+    let done =
+        found.sessions.compact(id, keep, shared.now()).map_err(|error| unavailable(&error))?;
+    let mut answer = json!({ "ok": true, "key": found.key, "compacted": done.is_some() });
+    if let Some((archived, kept)) = done {
+        answer["archived"] = json!(archived.to_string_lossy());
+        answer["kept"] = json!(kept);
     }
     Ok(answer)
 }

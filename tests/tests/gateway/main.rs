@@ -1,4 +1,11 @@
-//! Hostile clients of the gateway, over a real socket: each tries, and does not get there.
+//! The gateway over a real socket: clients that use it, and hostile ones that try and do not get there.
+
+mod approvals;
+mod looks;
+mod page;
+mod permissions;
+mod reference;
+mod sandboxes;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -226,9 +233,19 @@ async fn the_sandbox_cannot_be_left_through_a_session() {
 async fn what_is_not_built_is_unknown_and_no_approval_can_be_smuggled_in() {
     let ground = Ground::new().await;
     let mut client = ground.login(ALL).await;
-    for method in ["exec.approval.resolve", "chat.send", "tools.invoke", "sandbox.exec"] {
+    for method in ["chat.send", "agent", "tools.invoke"] {
         let answer = call(&mut client, method, json!({ "approved": true, "id": "x" })).await;
         assert_eq!(answer["error"]["message"], format!("unknown method: {method}"));
+    }
+    for (method, params) in [
+        ("exec.approval.request", json!({ "command": "id", "approved": true })),
+        ("exec.approval.resolve", json!({ "id": "x", "decision": "deny", "approved": true })),
+        ("sandbox.exec", json!({ "command": "id", "approved": true })),
+        ("sandbox.exec", json!({ "command": "id", "host": "gateway" })),
+    ] {
+        let answer = call(&mut client, method, params).await;
+        let said = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(said.contains("unexpected property"), "{method}: {answer}");
     }
     let invoke = json!({ "method": "POST", "path": "/tools/invoke",
         "headers": { "Authorization": format!("Bearer {TOKEN}") },

@@ -1,0 +1,354 @@
+//! `usage.cost` and `sessions.usage`: what was used, added up from the transcripts.
+
+use std::collections::BTreeMap;
+
+use clawpen_engine::approvals_file::now_ms;
+use clawpen_engine::config_file::Sound;
+use clawpen_engine::session_entries::{Entry, Message, Sessions};
+use clawpen_rules::ids::AgentId;
+use clawpen_rules::timestamp::Timestamp;
+use clawpen_wire::gateway::ErrorShape;
+use serde_json::{Map, Value, json};
+
+use super::{agents, optional};
+use crate::shared::{Shared, unavailable};
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+const DAYS: u64 = 30;
+const MOST_DAYS: u64 = 366;
+const LISTED: u64 = 50;
+
+/// What was used, in tokens and money.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Sums {
+    input: u64,
+    output: u64,
+    cache_read: u64,
+    cache_write: u64,
+    tokens: u64,
+    cost: [f64; 4],
+    total_cost: f64,
+    /// Answers without a price.
+    unpriced: u64,
+}
+
+impl Sums {
+    fn add(&mut self, usage: &Value) {
+        let number = |key: &str| usage[key].as_u64().unwrap_or_default();
+        let price = |key: &str| usage["cost"][key].as_f64().unwrap_or_default();
+        let parts = [number("input"), number("output"), number("cacheRead"), number("cacheWrite")];
+        self.input += parts[0];
+        self.output += parts[1];
+        self.cache_read += parts[2];
+        self.cache_write += parts[3];
+        self.tokens += usage["totalTokens"].as_u64().unwrap_or_else(|| parts.iter().sum());
+        for (sum, key) in self.cost.iter_mut().zip(["input", "output", "cacheRead", "cacheWrite"]) {
+            *sum += price(key);
+        }
+        self.total_cost += price("total");
+        self.unpriced += u64::from(!usage["cost"].is_object());
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.input += other.input;
+        self.output += other.output;
+        self.cache_read += other.cache_read;
+        self.cache_write += other.cache_write;
+        self.tokens += other.tokens;
+        for (sum, more) in self.cost.iter_mut().zip(other.cost) {
+            *sum += more;
+        }
+        self.total_cost += other.total_cost;
+        self.unpriced += other.unpriced;
+    }
+
+    fn shown(&self) -> Map<String, Value> {
+        let [input, output, read, write] = self.cost;
+        let mut shown = Map::new();
+        for (key, value) in [
+            ("input", self.input),
+            ("output", self.output),
+            ("cacheRead", self.cache_read),
+            ("cacheWrite", self.cache_write),
+            ("totalTokens", self.tokens),
+        ] {
+            shown.insert(key.into(), json!(value));
+        }
+        for (key, value) in [
+            ("totalCost", self.total_cost),
+            ("inputCost", input),
+            ("outputCost", output),
+            ("cacheReadCost", read),
+            ("cacheWriteCost", write),
+        ] {
+            shown.insert(key.into(), json!(value));
+        }
+        shown.insert("missingCostEntries".into(), json!(self.unpriced));
+        shown
+    }
+}
+
+/// What happened in one session.
+#[derive(Debug, Default)]
+struct Tally {
+    sums: Sums,
+    days: BTreeMap<String, (Sums, Counts)>,
+    counts: Counts,
+    tools: BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Counts {
+    user: u64,
+    assistant: u64,
+    calls: u64,
+    results: u64,
+    errors: u64,
+}
+
+impl Counts {
+    fn merge(&mut self, other: Self) {
+        self.user += other.user;
+        self.assistant += other.assistant;
+        self.calls += other.calls;
+        self.results += other.results;
+        self.errors += other.errors;
+    }
+
+    fn shown(self) -> Value {
+        json!({
+            "total": self.user + self.assistant,
+            "user": self.user,
+            "assistant": self.assistant,
+            "toolCalls": self.calls,
+            "toolResults": self.results,
+            "errors": self.errors,
+        })
+    }
+}
+
+/// From which moment on.
+fn since(now: u64, days: u64) -> u64 {
+    let today = now - now % DAY_MS;
+    today.saturating_sub(days.saturating_sub(1) * DAY_MS)
+}
+
+fn day(ms: u64) -> String {
+    let text = Timestamp::from_millis(ms).to_string();
+    text.get(..10).unwrap_or_default().to_owned()
+}
+
+fn tally(messages: &[Message], from: u64) -> Tally {
+    let mut tally = Tally::default();
+    for message in messages {
+        let body = &message.body;
+        let time = body.get("timestamp").and_then(Value::as_u64).unwrap_or_default();
+        if time < from {
+            continue;
+        }
+        let mut counts = Counts::default();
+        let role = body.get("role").and_then(Value::as_str).unwrap_or_default();
+        match role {
+            "user" => counts.user = 1,
+            "assistant" => {
+                counts.assistant = 1;
+                let is_error = body.get("stopReason").and_then(Value::as_str) == Some("error");
+                counts.errors = u64::from(is_error);
+                let blocks = body.get("content").and_then(Value::as_array).into_iter().flatten();
+                for call in blocks.filter(|block| block["type"] == "toolCall") {
+                    counts.calls += 1;
+                    let name = call["name"].as_str().unwrap_or("unknown").to_owned();
+                    *tally.tools.entry(name).or_default() += 1;
+                }
+            }
+            "toolResult" => {
+                counts.results = 1;
+                counts.errors = u64::from(body.get("isError") == Some(&json!(true)));
+            }
+            _ => {}
+        }
+        let (sums, of_day) = tally.days.entry(day(time)).or_default();
+        of_day.merge(counts);
+        tally.counts.merge(counts);
+        if let Some(usage) = body.get("usage").filter(|_| role == "assistant") {
+            sums.add(usage);
+            tally.sums.add(usage);
+        }
+    }
+    tally
+}
+
+struct Of {
+    agent: AgentId,
+    key: String,
+    entry: Entry,
+    file: Option<String>,
+    tally: Tally,
+}
+
+fn all(sound: &Sound, from: u64, only: Option<&str>) -> Result<Vec<Of>, ErrorShape> {
+    let config = &sound.store.loaded.config;
+    let mut found = Vec::new();
+    for agent in agents::all(sound) {
+        let sessions = Sessions::at(&sound.store.locations.session_store(config, &agent));
+        for (key, entry) in sessions.read().map_err(|error| unavailable(&error))? {
+            if only.is_some_and(|only| only != key) {
+                continue;
+            }
+            let id = entry.get("sessionId").and_then(Value::as_str).unwrap_or_default();
+            let messages = sessions.messages(id).unwrap_or_default();
+            let file = sessions.transcript(id).map(|path| path.to_string_lossy().into_owned());
+            let tally = tally(&messages, from);
+            found.push(Of { agent: agent.clone(), key, entry, file, tally });
+        }
+    }
+    Ok(found)
+}
+
+/// What was spent, by day.
+pub(crate) fn cost(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
+    let sound = shared.sound()?;
+    let days = params["days"].as_u64().unwrap_or(DAYS + 1).clamp(1, MOST_DAYS);
+    let now = now_ms();
+    let mut daily: BTreeMap<String, Sums> = BTreeMap::new();
+    let mut totals = Sums::default();
+    for one in all(&sound, since(now, days), None)? {
+        totals.merge(&one.tally.sums);
+        for (day, (sums, _)) in one.tally.days {
+            daily.entry(day).or_default().merge(&sums);
+        }
+    }
+    let used = daily.into_iter().filter(|(_, sums)| *sums != Sums::default());
+    let daily: Vec<Value> = used.map(|(day, sums)| dated(&day, sums.shown())).collect();
+    Ok(json!({ "updatedAt": now, "days": days, "daily": daily, "totals": totals.shown() }))
+}
+
+fn dated(day: &str, rest: Map<String, Value>) -> Value {
+    let mut shown = Map::new();
+    shown.insert("date".into(), json!(day));
+    shown.extend(rest);
+    Value::Object(shown)
+}
+
+/// What each session used.
+pub(crate) fn sessions(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
+    let sound = shared.sound()?;
+    let now = now_ms();
+    let from = since(now, DAYS);
+    let mut found = all(&sound, from, optional(params, "key"))?;
+    found.sort_by_key(|one| std::cmp::Reverse(one.entry.get("updatedAt").and_then(Value::as_u64)));
+    let limit = params["limit"].as_u64().unwrap_or(LISTED);
+    found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    let (mut totals, mut counts) = (Sums::default(), Counts::default());
+    let mut by_agent: Vec<(String, Sums)> = Vec::new();
+    let mut tools: BTreeMap<String, u64> = BTreeMap::new();
+    let mut daily: BTreeMap<String, (Sums, Counts)> = BTreeMap::new();
+    for one in &found {
+        totals.merge(&one.tally.sums);
+        counts.merge(one.tally.counts);
+        let name = one.agent.as_str();
+        match by_agent.iter_mut().find(|(agent, _)| agent == name) {
+            Some((_, sums)) => sums.merge(&one.tally.sums),
+            None => by_agent.push((name.to_owned(), one.tally.sums.clone())),
+        }
+        for (tool, count) in &one.tally.tools {
+            *tools.entry(tool.clone()).or_default() += count;
+        }
+        for (day, (sums, of_day)) in &one.tally.days {
+            let (all, counts) = daily.entry(day.clone()).or_default();
+            all.merge(sums);
+            counts.merge(*of_day);
+        }
+    }
+    let calls: u64 = tools.values().sum();
+    let tools: Vec<Value> =
+        tools.into_iter().map(|(name, count)| json!({ "name": name, "count": count })).collect();
+    let by_agent: Vec<Value> = by_agent
+        .into_iter()
+        .map(|(agent, sums)| json!({ "agentId": agent, "totals": sums.shown() }))
+        .collect();
+    let daily: Vec<Value> = daily
+        .into_iter()
+        .map(|(day, (sums, counts))| {
+            json!({ "date": day, "tokens": sums.tokens, "cost": sums.total_cost,
+                    "messages": counts.user + counts.assistant, "toolCalls": counts.calls,
+                    "errors": counts.errors })
+        })
+        .collect();
+    Ok(json!({
+        "updatedAt": now,
+        "startDate": day(from),
+        "endDate": day(now),
+        "sessions": found.iter().map(row).collect::<Vec<_>>(),
+        "totals": totals.shown(),
+        "aggregates": {
+            "messages": counts.shown(),
+            "tools": { "totalCalls": calls, "uniqueTools": tools.len(), "tools": tools },
+            "byModel": [],
+            "byProvider": [],
+            "byAgent": by_agent,
+            "byChannel": [],
+            "dailyLatency": [],
+            "modelDaily": [],
+            "daily": daily,
+        },
+    }))
+}
+
+fn row(one: &Of) -> Value {
+    let mut row = Map::new();
+    row.insert("key".into(), json!(one.key));
+    row.extend(one.entry.get("label").map(|label| ("label".to_owned(), label.clone())));
+    for key in ["sessionId", "updatedAt"] {
+        row.extend(one.entry.get(key).map(|value| (key.to_owned(), value.clone())));
+    }
+    row.insert("agentId".into(), json!(one.agent.as_str()));
+    for key in ["modelProvider", "model"] {
+        row.extend(one.entry.get(key).map(|value| (key.to_owned(), value.clone())));
+    }
+    let days = &one.tally.days;
+    let mut usage = Map::new();
+    usage.extend(one.entry.get("sessionId").map(|id| ("sessionId".to_owned(), id.clone())));
+    usage.extend(one.file.as_ref().map(|file| ("sessionFile".to_owned(), json!(file))));
+    usage.insert("activityDates".into(), json!(days.keys().collect::<Vec<_>>()));
+    let spent = days.iter().map(
+        |(day, (sums, _))| json!({ "date": day, "tokens": sums.tokens, "cost": sums.total_cost }),
+    );
+    usage.insert("dailyBreakdown".into(), spent.collect());
+    let said = days.iter().map(|(day, (_, counts))| match counts.shown() {
+        Value::Object(counts) => dated(day, counts),
+        other => other,
+    });
+    usage.insert("dailyMessageCounts".into(), said.collect());
+    usage.insert("messageCounts".into(), one.tally.counts.shown());
+    usage.extend(one.tally.sums.shown());
+    row.insert("usage".into(), Value::Object(usage));
+    Value::Object(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transcript_is_added_up_by_day() {
+        let message =
+            |body: Value| Message { id: String::new(), body: body.as_object().cloned().unwrap() };
+        let usage =
+            json!({ "input": 10, "output": 5, "totalTokens": 15, "cost": { "total": 0.5 } });
+        let found = tally(
+            &[
+                message(json!({ "role": "user", "timestamp": 1 })),
+                message(json!({ "role": "user", "timestamp": DAY_MS })),
+                message(json!({ "role": "assistant", "timestamp": DAY_MS + 1, "usage": usage,
+                    "content": [{ "type": "toolCall", "name": "exec" }] })),
+                message(json!({ "role": "toolResult", "timestamp": DAY_MS + 2, "isError": true })),
+            ],
+            DAY_MS,
+        );
+        assert_eq!((found.sums.tokens, found.sums.total_cost), (15, 0.5));
+        assert_eq!(found.days.keys().collect::<Vec<_>>(), ["1970-01-02"]);
+        assert_eq!(found.counts, Counts { user: 1, assistant: 1, calls: 1, results: 1, errors: 1 });
+        assert_eq!(found.tools["exec"], 1);
+    }
+}

