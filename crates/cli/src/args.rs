@@ -52,7 +52,7 @@ pub(crate) enum Command {
     /// Images of sandboxes: build, list, check, remove, unpack
     #[command(subcommand, arg_required_else_help = true)]
     Image(ImageCommand),
-    /// Serve WebSocket and HTTP for Claw3D and the reference's command line, until stopped
+    /// Serve WebSocket and HTTP for Studio and the reference's command line, until stopped
     Gateway(GatewayArgs),
     /// What this machine offers for sandboxes, what would be used, what is missing
     Doctor(DoctorArgs),

@@ -303,7 +303,7 @@ fn introduce(workspace: &Path, wanted: &NewAgent<'_>) -> Result<(), StateFileErr
     let mut lines = format!("\n- Name: {}\n", one_line(wanted.name));
     for (key, value) in [("Emoji", wanted.emoji), ("Avatar", wanted.avatar)] {
         if let Some(value) = value.map(one_line).filter(|value| !value.is_empty()) {
-            lines.push_str(&format!("- {key}: {value}\n"));
+            lines = format!("{lines}- {key}: {value}\n");
         }
     }
     append(workspace, &lines)

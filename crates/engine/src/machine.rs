@@ -133,3 +133,32 @@ pub fn raise_open_files() {
         drop(rlimits::set(Resource::OpenFiles, Limit { soft: hard, hard }));
     }
 }
+
+/// The address of this machine in 100.64.0.0/10, where a tailnet puts it.
+pub fn tailnet_address() -> Option<std::net::Ipv4Addr> {
+    tailnet_in(&std::fs::read_to_string("/proc/net/fib_trie").ok()?)
+}
+
+/// The kernel's table names an address on one line and says on the next that it is ours.
+fn tailnet_in(table: &str) -> Option<std::net::Ipv4Addr> {
+    let lines: Vec<&str> = table.lines().map(str::trim).collect();
+    lines.windows(2).find_map(|pair| {
+        let [first, second] = pair else { return None };
+        let address = first.strip_prefix("|-- ")?.parse::<std::net::Ipv4Addr>().ok()?;
+        let [a, b, _, _] = address.octets();
+        let is_there = second.contains("host LOCAL");
+        (is_there && a == 100 && (64..128).contains(&b)).then_some(address)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tailnet_is_found_by_its_address() {
+        let table = "Main:\n  |-- 10.0.0.1\n     /32 host LOCAL\n  |-- 100.64.0.0\n     /10 universe UNICAST\n  |-- 100.101.2.3\n     /32 host LOCAL\n";
+        assert_eq!(tailnet_in(table), Some(std::net::Ipv4Addr::new(100, 101, 2, 3)));
+        assert_eq!(tailnet_in("  |-- 100.128.0.1\n     /32 host LOCAL\n"), None);
+    }
+}

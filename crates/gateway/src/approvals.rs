@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clawpen_engine::approvals_file::{ApprovalsStore, now_ms};
-use clawpen_engine::broker::{Approval, Broker, BrokerError, Which};
+use clawpen_engine::broker::{Approval, Broker, BrokerError, POLL, Which};
 use clawpen_engine::clock::SystemClock;
 use clawpen_engine::database::{Changes, Database, DatabaseError};
 use clawpen_wire::gateway::ErrorShape;
@@ -170,14 +170,11 @@ pub(crate) fn watch(shared: &Arc<Shared>, stop: &AtomicBool) {
             changes = open(shared).ok().and_then(|database| Changes::watch(&database).ok());
         }
         compare(shared);
-        let waited = match &mut changes {
-            Some(changes) => changes.wait(clawpen_engine::broker::POLL),
-            None => {
-                std::thread::sleep(clawpen_engine::broker::POLL);
-                Ok(())
-            }
+        let Some(watch) = &mut changes else {
+            std::thread::sleep(POLL);
+            continue;
         };
-        if waited.is_err() {
+        if watch.wait(POLL).is_err() {
             changes = None;
         }
     }

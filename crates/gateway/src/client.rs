@@ -2,6 +2,7 @@
 //!
 //! For measurements and checks; it keeps no key and understands no events.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use base64::Engine as _;
@@ -30,10 +31,12 @@ pub enum ClientError {
     },
     #[error("the gateway speaks no WebSocket: {0}")]
     Upgrade(String),
-    #[error("no key could be made for this device")]
-    Key,
+    #[error("no key could be made for this device: {0}")]
+    Key(String),
     #[error("the gateway closed the connection")]
     Closed,
+    #[error("the connection to the gateway broke: {0}")]
+    Broken(String),
     #[error("the gateway refused `{method}`: {message}")]
     Refused { method: String, message: String },
 }
@@ -50,8 +53,9 @@ impl std::fmt::Debug for Device {
 impl Device {
     pub fn new() -> Result<Self, ClientError> {
         let seed = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new());
-        let seed = seed.map_err(|_| ClientError::Key)?;
-        Ed25519KeyPair::from_pkcs8(seed.as_ref()).map(Self).map_err(|_| ClientError::Key)
+        let seed = seed.map_err(|error| ClientError::Key(error.to_string()))?;
+        let pair = Ed25519KeyPair::from_pkcs8(seed.as_ref());
+        pair.map(Self).map_err(|error| ClientError::Key(error.to_string()))
     }
 }
 
@@ -96,7 +100,7 @@ impl Client {
         let id = self.next.to_string();
         let frame = json!({ "type": "req", "id": id, "method": method, "params": params });
         let sent = self.socket.send(Message::Text(frame.to_string().into())).await;
-        sent.map_err(|_| ClientError::Closed)?;
+        sent.map_err(|error| ClientError::Broken(error.to_string()))?;
         loop {
             let frame = self.frame().await?;
             if frame["type"] != "res" || frame["id"] != json!(id) {
@@ -115,7 +119,7 @@ impl Client {
         self.next += 1;
         let frame = json!({ "type": "req", "id": self.next.to_string(), "method": method });
         let sent = self.socket.send(Message::Text(frame.to_string().into())).await;
-        sent.map_err(|_| ClientError::Closed)
+        sent.map_err(|error| ClientError::Broken(error.to_string()))
     }
 
     async fn frame(&mut self) -> Result<Value, ClientError> {
@@ -134,7 +138,7 @@ impl Client {
 
 fn login(device: &Device, token: &str, nonce: &str) -> Value {
     let public = device.0.public_key().as_ref();
-    let id: String = Sha256::digest(public).iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = hex(&Sha256::digest(public));
     let (client, mode, at) = ("gateway-client", "backend", now_ms());
     let scopes = SCOPES.join(",");
     let signed = format!("v2|{id}|{client}|{mode}|operator|{scopes}|{at}|{token}|{nonce}");
@@ -153,5 +157,14 @@ fn login(device: &Device, token: &str, nonce: &str) -> Value {
             "signedAt": at,
             "nonce": nonce,
         },
+    })
+}
+
+/// Bytes as hex digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing into a text does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
     })
 }

@@ -149,7 +149,7 @@ async fn greet(
             journal.journal.note(Level::Warn, "a client was refused", &about);
             journal.metrics.refused.fetch_add(1, Ordering::Relaxed);
             let message = refused.error.message.clone();
-            outbox.answer(gateway::response(&id, &Err(refused.error)));
+            outbox.answer(gateway::response(&id, &Err(*refused.error)));
             outbox.close(refused.code, &message);
             None
         }
@@ -183,9 +183,9 @@ async fn enter(shared: &Arc<Shared>, session: &Session, login: &Login, request_i
     }
     let snapshot = {
         let shared = shared.clone();
-        tokio::task::spawn_blocking(move || health::of(&shared)).await
+        tokio::task::spawn_blocking(move || health::recent(&shared)).await
     };
-    let health = snapshot.ok().and_then(Result::ok).unwrap_or_else(|| json!({}));
+    let health = snapshot.ok().and_then(Result::ok).unwrap_or_else(|| Arc::new(json!({})));
     let hello = hello(shared, session, login, &health);
     // The answer first: an event before it would be the first frame that the client sees.
     session.outbox.answer(gateway::response(request_id, &Ok(hello)));
@@ -197,8 +197,7 @@ async fn enter(shared: &Arc<Shared>, session: &Session, login: &Login, request_i
         follows: Follows::default(),
     };
     shared.hub.join(&session.connection, member);
-    shared.hub.health_changed();
-    shared.hub.broadcast("health", &health, Slow::Close);
+    shared.hub.tell_health(&session.connection, &health);
 }
 
 fn hello(shared: &Shared, session: &Session, login: &Login, health: &Value) -> Value {

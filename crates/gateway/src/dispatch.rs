@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clawpen_rules::access::connect::Peer;
-use clawpen_rules::access::{self, Access, Role, Scope, Scopes};
+use clawpen_rules::access::{self, Access, Need, Role, Scope, Scopes};
 use clawpen_rules::approval::resolver::GatewayScope;
 use clawpen_wire::gateway::{self, ErrorShape, MAX_UNAUTHORIZED, Request, close, params, shape};
 use serde_json::Value;
@@ -150,27 +150,15 @@ pub(crate) async fn frame(shared: &Arc<Shared>, session: &Session, text: &str) {
         }
     };
     let id = request.id.clone();
-    let outcome = match admit(&session.caller, &request) {
-        Err(refusal) => Err(refused(session, &request.method, refusal)),
-        Ok(()) => {
-            session.strikes.store(0, Ordering::Relaxed);
-            if is_long(&request.method) {
-                match session.start(shared, request) {
-                    Ok(()) => return,
-                    Err(error) => Err(error),
-                }
-            } else {
-                let started = Instant::now();
-                let method = request.method.clone();
-                let (asked, caller) = (shared.clone(), session.caller.clone());
-                let called = tokio::task::spawn_blocking(move || call(&asked, &caller, &request));
-                // A method that panics fails for its caller and for nobody else.
-                let outcome = called.await;
-                let outcome =
-                    outcome.unwrap_or_else(|_| Err(ErrorShape::unavailable("internal error")));
-                shared.metrics.note(&method, Outcome::of(&outcome), started.elapsed());
-                outcome
-            }
+    let outcome = if let Err(refusal) = admit(&session.caller, &request) {
+        Err(refused(session, &request.method, refusal))
+    } else {
+        session.strikes.store(0, Ordering::Relaxed);
+        if is_long(&request.method) {
+            let Err(error) = session.start(shared, request) else { return };
+            Err(error)
+        } else {
+            call_short(shared, session, request).await
         }
     };
     session.outbox.answer(gateway::response(&id, &outcome));
@@ -233,6 +221,32 @@ fn is_long(method: &str) -> bool {
     )
 }
 
+async fn call_short(
+    shared: &Arc<Shared>,
+    session: &Session,
+    request: Request,
+) -> Result<Value, ErrorShape> {
+    let started = Instant::now();
+    let method = request.method.clone();
+    let (door, caller) = (shared.clone(), session.caller.clone());
+    let done = tokio::task::spawn_blocking(move || call(&door, &caller, &request)).await;
+    if changes(&method) {
+        shared.health.forget();
+    }
+    // A method that panics fails for its caller and for nobody else.
+    let outcome = done.unwrap_or_else(|_| Err(ErrorShape::unavailable("internal error")));
+    shared.metrics.note(&method, Outcome::of(&outcome), started.elapsed());
+    outcome
+}
+
+/// Says whether a method may change what others see.
+fn changes(method: &str) -> bool {
+    match access::need(method) {
+        Need::Nothing | Need::Scope(Scope::Read) => false,
+        Need::Scope(_) | Need::NodeRole => true,
+    }
+}
+
 async fn call_long(
     shared: &Arc<Shared>,
     session: &Session,
@@ -262,7 +276,7 @@ async fn call_long(
 fn call(shared: &Shared, caller: &Caller, request: &Request) -> Result<Value, ErrorShape> {
     let params = &request.params;
     match request.method.as_str() {
-        "health" => health::health(shared),
+        "health" => health::health(shared, params),
         "status" => health::status(shared, caller),
         "system-presence" => Ok(health::presence(shared)),
         "logs.tail" => logs::tail(shared, params),

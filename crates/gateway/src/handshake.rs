@@ -70,13 +70,13 @@ impl Client {
 /// A login that failed: the answer, and how the connection ends.
 #[derive(Debug)]
 pub(crate) struct Refused {
-    pub(crate) error: ErrorShape,
+    pub(crate) error: Box<ErrorShape>,
     pub(crate) code: u16,
 }
 
 impl From<ErrorShape> for Refused {
     fn from(error: ErrorShape) -> Self {
-        Self { error, code: close::POLICY }
+        Self { error: Box::new(error), code: close::POLICY }
     }
 }
 
@@ -123,7 +123,7 @@ fn protocol(params: &Value) -> Result<u64, Refused> {
     }
     let details = json!({ "expectedProtocol": OLDEST_PROTOCOL });
     let error = ErrorShape::invalid("protocol mismatch").with_details(details);
-    Err(Refused { error, code: close::PROTOCOL })
+    Err(Refused { error: Box::new(error), code: close::PROTOCOL })
 }
 
 fn check_origin(shared: &Shared, peer: &Peer, client: &Client) -> Result<(), ErrorShape> {

@@ -17,6 +17,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use clawpen_rules::access::connect::{Peer, SecretVerdict};
+use clawpen_rules::access::proxy::{Forwarded, Said};
 use clawpen_wire::gateway::MAX_PAYLOAD_BYTES;
 use serde_json::{Value, json};
 
@@ -35,6 +36,7 @@ pub(crate) async fn serve(
     ConnectInfo(caller): ConnectInfo<Caller>,
     request: Request,
 ) -> Response {
+    caller.allowance.heard();
     let mut response = if is_upgrade(request.headers()) {
         upgrade(shared, caller, request).await
     } else {
@@ -56,24 +58,32 @@ fn is_upgrade(headers: &HeaderMap) -> bool {
     upgrade.is_some_and(|value| value.eq_ignore_ascii_case("websocket"))
 }
 
-fn peer(address: IpAddr, headers: &HeaderMap) -> Peer {
+fn peer(shared: &Shared, address: IpAddr, headers: &HeaderMap) -> Peer {
     let text = |name: &HeaderName| {
         // A header that is no text is as good as a wrong one, and never as none.
         headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
     };
+    let plain = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let is_any = FORWARDED.iter().any(|name| headers.contains_key(*name));
+    let said = Said {
+        forwarded_for: plain("x-forwarded-for"),
+        real_ip: plain("x-real-ip"),
+        any: if is_any { Forwarded::Yes } else { Forwarded::No },
+    };
+    let sender = shared.proxies.decide(address, said);
     Peer {
-        address: Some(address),
+        address: Some(sender.address),
         host: text(&HOST),
         origin: text(&ORIGIN),
-        is_forwarded: FORWARDED.iter().any(|name| headers.contains_key(*name)),
+        is_forwarded: sender.forwarded == Forwarded::Yes,
     }
 }
 
 async fn upgrade(shared: Arc<Shared>, caller: Caller, request: Request) -> Response {
-    let Some(stranger) = shared.strangers.admit(caller.address.ip()) else {
+    let peer = peer(&shared, caller.address.ip(), request.headers());
+    let Some(stranger) = shared.strangers.admit(peer.address.unwrap_or(caller.address.ip())) else {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "Too many unauthenticated sockets");
     };
-    let peer = peer(caller.address.ip(), request.headers());
     let (mut parts, _) = request.into_parts();
     match WebSocketUpgrade::from_request_parts(&mut parts, &()).await {
         Ok(upgrade) => upgrade
@@ -95,11 +105,10 @@ async fn answer(shared: &Arc<Shared>, caller: Caller, request: Request) -> Respo
             fresh(StatusCode::OK, &json!({ "ok": true, "status": "live" }))
         }
         "/ready" | "/readyz" if is_read => ready(shared, &caller, request.headers()),
-        "/health" | "/healthz" | "/ready" | "/readyz" => not_allowed("GET, HEAD"),
         "/tools/invoke" if *request.method() != Method::POST => not_allowed("POST"),
         "/tools/invoke" => invoke::serve(shared, caller, request).await,
         "/metrics" if is_read => metrics(shared, &caller, request.headers()),
-        "/metrics" => not_allowed("GET, HEAD"),
+        "/health" | "/healthz" | "/ready" | "/readyz" | "/metrics" => not_allowed("GET, HEAD"),
         path if path.starts_with("/sessions/") => history::serve(shared, &caller, request).await,
         _ => plain(StatusCode::NOT_FOUND, "Not Found"),
     }
@@ -108,7 +117,7 @@ async fn answer(shared: &Arc<Shared>, caller: Caller, request: Request) -> Respo
 fn ready(shared: &Shared, caller: &Caller, headers: &HeaderMap) -> Response {
     let is_ready = shared.is_ready.load(Ordering::Relaxed);
     let code = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let peer = peer(caller.address.ip(), headers);
+    let peer = peer(shared, caller.address.ip(), headers);
     let is_known = peer.is_local() || bearer(shared, &peer, headers) == SecretVerdict::Right;
     let uptime = u64::try_from(shared.started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let failing: &[&str] = if is_ready { &[] } else { &["stopping"] };
@@ -136,20 +145,20 @@ fn bearer(shared: &Shared, peer: &Peer, headers: &HeaderMap) -> SecretVerdict {
 }
 
 /// Lets a request through that shows the secret; else the answer that says why not.
-fn admit(shared: &Shared, caller: &Caller, headers: &HeaderMap) -> Result<(), Response> {
-    let peer = peer(caller.address.ip(), headers);
+fn admit(shared: &Shared, caller: &Caller, headers: &HeaderMap) -> Result<(), Box<Response>> {
+    let peer = peer(shared, caller.address.ip(), headers);
     match bearer(shared, &peer, headers) {
         SecretVerdict::Right => Ok(()),
         SecretVerdict::Absent | SecretVerdict::Wrong => {
             let body = json!({ "error": { "message": "Unauthorized", "type": "unauthorized" } });
-            Err(fresh_without_cache(StatusCode::UNAUTHORIZED, &body))
+            Err(Box::new(fresh_without_cache(StatusCode::UNAUTHORIZED, &body)))
         }
         SecretVerdict::Throttled => {
             let body = json!({ "error": {
                 "message": "Too many failed attempts; wait and try again", "type": "rate_limited" } });
             let mut response = fresh_without_cache(StatusCode::TOO_MANY_REQUESTS, &body);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("300"));
-            Err(response)
+            Err(Box::new(response))
         }
     }
 }
@@ -157,7 +166,7 @@ fn admit(shared: &Shared, caller: &Caller, headers: &HeaderMap) -> Result<(), Re
 /// Counts and times, for whoever knows the secret.
 fn metrics(shared: &Shared, caller: &Caller, headers: &HeaderMap) -> Response {
     if let Err(refused) = admit(shared, caller, headers) {
-        return refused;
+        return *refused;
     }
     let (clients, queued_bytes) = shared.hub.load();
     let text = shared.metrics.text(Now {

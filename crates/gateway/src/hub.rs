@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use clawpen_rules::access::{self, Access, Role, Scope, Scopes};
 use clawpen_wire::gateway::{self, EventPlace, MAX_BUFFERED_BYTES, StateVersion, close};
@@ -104,6 +105,9 @@ pub(crate) struct Follows {
     messages: BTreeSet<String>,
 }
 
+/// Logins within this time are told the health each for itself.
+const HEALTH_PAUSE: Duration = Duration::from_millis(500);
+
 /// So much news waits for a listener; who misses some looks anew.
 const NEWS: usize = 256;
 
@@ -125,6 +129,7 @@ pub(crate) struct Hub {
     seq: AtomicU64,
     presence_version: AtomicU64,
     health_version: AtomicU64,
+    health_told: Mutex<Option<Instant>>,
 }
 
 impl Default for Hub {
@@ -136,6 +141,7 @@ impl Default for Hub {
             seq: AtomicU64::new(0),
             presence_version: AtomicU64::new(0),
             health_version: AtomicU64::new(0),
+            health_told: Mutex::new(None),
         }
     }
 }
@@ -164,6 +170,32 @@ impl Hub {
                 Access::Allowed => member.outbox.push(text.clone(), slow),
                 Access::WrongRole(_) | Access::Missing(_) => {}
             }
+        }
+    }
+
+    /// Tells the health to everybody, or only to one who just came if all were told a moment ago: five
+    /// hundred logins in a second must not become a quarter of a million events.
+    pub(crate) fn tell_health(&self, connection: &str, health: &Value) {
+        self.health_changed();
+        let is_due = {
+            let mut told = self.health_told.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_due = told.is_none_or(|at| at.elapsed() >= HEALTH_PAUSE);
+            if is_due {
+                *told = Some(Instant::now());
+            }
+            is_due
+        };
+        if is_due {
+            self.broadcast("health", health, Slow::Close);
+            return;
+        }
+        // The number of the last event, so that nobody else sees a gap.
+        let seq = self.seq.load(Ordering::Relaxed);
+        let place = EventPlace { seq: Some(seq), state: Some(self.version()) };
+        let text = gateway::event("health", health, place);
+        let Ok(members) = self.members.lock() else { return };
+        if let Some(member) = members.get(connection) {
+            member.outbox.push(text, Slow::Close);
         }
     }
 

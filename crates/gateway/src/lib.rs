@@ -25,4 +25,4 @@ mod shared;
 mod socket;
 mod tree_json;
 
-pub use server::{Options, Running, StartError, start};
+pub use server::{Farewell, Options, Running, StartError, start};

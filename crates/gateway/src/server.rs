@@ -18,7 +18,7 @@ use clawpen_engine::call::Desk;
 use clawpen_engine::config_file::{self, Base, Views, WriteError};
 use clawpen_engine::config_store::{StoreError, Surroundings};
 use clawpen_engine::devices::Devices;
-use clawpen_engine::random;
+use clawpen_engine::{machine, random};
 use clawpen_rules::access::connect::OriginRules;
 use clawpen_rules::access::listen::{
     self, Bind, Listen, ListenRefusal, Said, Secret, Unconfigured,
@@ -37,7 +37,7 @@ use crate::auth::{Guard, Patience, Throttle};
 use crate::http;
 use crate::hub::{Hub, Slow};
 use crate::journal::{Journal, Level};
-use crate::methods::health;
+use crate::methods::health::{self, LastHealth};
 use crate::metrics::Metrics;
 use crate::shared::{Shared, Strangers};
 use crate::socket::{Caller, Door};
@@ -48,7 +48,7 @@ const PORT_ATTEMPTS: u32 = 5;
 const PORT_WAIT: Duration = Duration::from_millis(500);
 const HEALTH_INTERVAL: Duration = Duration::from_secs(60);
 /// How long connections may take to end when the gateway stops.
-const FAREWELL: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How to start.
 #[derive(Debug, Clone)]
@@ -98,6 +98,16 @@ pub enum StartError {
     #[error("cannot make a token for the gateway: {0}")]
     Token(String),
 }
+
+/// Whether somebody comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Farewell {
+    Stop,
+    Restart,
+}
+
+/// When clients may try again after a restart.
+const RESTART_MS: u64 = 1500;
 
 /// A gateway that runs. It stops when it is told to, or with its runtime.
 #[derive(Debug)]
@@ -149,19 +159,27 @@ impl Running {
         &self.addresses
     }
 
-    /// Tells every client, closes every connection and waits for their ends.
-    pub async fn stop(self) {
+    /// Tells every client, closes every connection and waits for their ends. Sandboxes and approvals
+    /// stay: they are not this process'.
+    pub async fn stop(self, farewell: Farewell) {
         let shared = &self.shared.0;
         shared.journal.note(Level::Info, "the gateway stops", &json!({}));
         drop(self.watcher);
         shared.is_ready.store(false, Ordering::Relaxed);
-        let payload = json!({ "reason": "gateway stopping", "restartExpectedMs": Value::Null });
+        let payload = match farewell {
+            Farewell::Stop => {
+                json!({ "reason": "gateway stopping", "restartExpectedMs": Value::Null })
+            }
+            Farewell::Restart => {
+                json!({ "reason": "gateway restarting", "restartExpectedMs": RESTART_MS })
+            }
+        };
         shared.hub.broadcast("shutdown", &payload, Slow::Close);
         shared.hub.close_all(close::RESTART, "service restart");
         // Nobody listens any more if every task has ended.
         let _ = self.stop.send(true);
         let all = futures_util::future::join_all(self.tasks);
-        let _ = tokio::time::timeout(FAREWELL, all).await;
+        let _ = tokio::time::timeout(PATIENCE, all).await;
     }
 }
 
@@ -174,6 +192,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         port: options.port,
         port_variable: around.variable("OPENCLAW_GATEWAY_PORT"),
         bind: options.bind.as_deref(),
+        tailnet: machine::tailnet_address(),
         token_variable: around.variable("OPENCLAW_GATEWAY_TOKEN"),
         password_variable: around.variable("OPENCLAW_GATEWAY_PASSWORD"),
         unconfigured: options.unconfigured,
@@ -185,8 +204,10 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let shared = Arc::new(Shared {
         guard,
         origins: origins(config),
+        proxies: wanted.proxies.clone(),
         devices: Devices::in_state(&store.locations.state_dir),
         hub: Hub::default(),
+        health: LastHealth::default(),
         views: Views::default(),
         approvals: Approvals::new(),
         desk: Desk::around(around.clone(), AuditDoor::Websocket),
@@ -246,7 +267,7 @@ async fn beat(shared: Arc<Shared>, tick: Duration, mut stopped: watch::Receiver<
             _ = checks.tick() => {
                 let shared = shared.clone();
                 let looked = tokio::task::spawn_blocking(move || {
-                    if let Ok(health) = health::of(&shared) {
+                    if let Ok(health) = health::recent(&shared) {
                         shared.hub.health_changed();
                         shared.hub.broadcast("health", &health, Slow::Close);
                     }

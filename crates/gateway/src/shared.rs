@@ -12,6 +12,7 @@ use clawpen_engine::config_file::{Sound, View, Views};
 use clawpen_engine::config_store::Surroundings;
 use clawpen_engine::devices::Devices;
 use clawpen_rules::access::connect::OriginRules;
+use clawpen_rules::access::proxy::TrustedProxies;
 use clawpen_rules::config::locate::Locations;
 use clawpen_rules::timestamp::Timestamp;
 use clawpen_wire::gateway::{ErrorShape, MAX_PENDING_PER_ADDRESS};
@@ -21,6 +22,7 @@ use crate::approvals::Approvals;
 use crate::auth::{Guard, Throttle};
 use crate::hub::Hub;
 use crate::journal::Journal;
+use crate::methods::health::LastHealth;
 use crate::metrics::Metrics;
 
 /// How often the config may be changed by one client: so many times a window.
@@ -33,8 +35,10 @@ pub(crate) struct Shared {
     pub(crate) locations: Locations,
     pub(crate) guard: Guard,
     pub(crate) origins: OriginRules,
+    pub(crate) proxies: TrustedProxies,
     pub(crate) devices: Devices,
     pub(crate) hub: Hub,
+    pub(crate) health: LastHealth,
     pub(crate) views: Views,
     pub(crate) approvals: Approvals,
     pub(crate) desk: Desk,
@@ -49,7 +53,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn now(&self) -> Timestamp {
+    pub(crate) fn now() -> Timestamp {
         Timestamp::from_millis(now_ms())
     }
 
@@ -74,7 +78,7 @@ impl Shared {
     pub(crate) fn take_write(
         &self,
         method: &str,
-        writer: (String, IpAddr),
+        who: (String, IpAddr),
         now: Instant,
     ) -> Result<(), ErrorShape> {
         let Ok(mut writes) = self.writes.lock() else {
@@ -85,7 +89,7 @@ impl Shared {
                 times.iter().any(|time| now.duration_since(*time) < WRITES_WINDOW)
             });
         }
-        let times = writes.entry(writer).or_default();
+        let times = writes.entry(who).or_default();
         times.retain(|time| now.duration_since(*time) < WRITES_WINDOW);
         if let (true, Some(first)) = (times.len() >= WRITES, times.first()) {
             let left = WRITES_WINDOW.saturating_sub(now.duration_since(*first));

@@ -1,13 +1,15 @@
 //! The listening socket, and a cap on what a stranger may send.
 //!
 //! Until somebody has logged in, a connection is read to a small limit and no further: neither a huge
-//! frame nor endless headers cost memory. The limit is lifted by the login.
+//! frame nor endless headers cost memory. Nor does it stay: whoever sends no request, or a request that
+//! does not end, is let go. Both limits are lifted by the login.
 
+use std::future::Future as _;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,29 +18,54 @@ use axum::serve::{IncomingStream, Listener};
 use clawpen_wire::gateway::MAX_HANDSHAKE_BYTES;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, Sleep};
 
 /// Headers, a frame of the largest size, and room to see that a frame is too large.
 const STRANGER_BYTES: usize = MAX_HANDSHAKE_BYTES * 2;
 /// A request over HTTP has its own, larger cap: its body is read after its sender is known.
 pub(crate) const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
 
-/// How much may still be read from a connection.
+/// How long the head of a request may take.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+/// How long a connection stays whose sender never logged in.
+const STRANGER_TIME: Duration = Duration::from_secs(60);
+
+/// How much may still be read from a connection, and for how long.
 #[derive(Debug, Clone)]
-pub(crate) struct Allowance(Arc<AtomicUsize>);
+pub(crate) struct Allowance {
+    bytes: Arc<AtomicUsize>,
+    is_heard: Arc<AtomicBool>,
+    is_unlimited: Arc<AtomicBool>,
+}
 
 impl Allowance {
     fn new() -> Self {
-        Self(Arc::new(AtomicUsize::new(STRANGER_BYTES)))
+        Self {
+            bytes: Arc::new(AtomicUsize::new(STRANGER_BYTES)),
+            is_heard: Arc::default(),
+            is_unlimited: Arc::default(),
+        }
     }
 
-    /// The other end is known: it may send what it likes, frame by frame.
+    /// A whole head of a request has come.
+    pub(crate) fn heard(&self) {
+        self.is_heard.store(true, Ordering::Relaxed);
+    }
+
+    /// The other end is known: it may stay, and send what it likes, frame by frame.
     pub(crate) fn lift(&self) {
-        self.0.store(usize::MAX, Ordering::Relaxed);
+        self.bytes.store(usize::MAX, Ordering::Relaxed);
+        self.stay();
+    }
+
+    /// The other end is known and is sent a stream: it may stay.
+    pub(crate) fn stay(&self) {
+        self.is_unlimited.store(true, Ordering::Relaxed);
     }
 
     /// One body of the size that HTTP requests may have.
     pub(crate) fn extend(&self) {
-        self.0.store(MAX_BODY_BYTES + STRANGER_BYTES, Ordering::Relaxed);
+        self.bytes.store(MAX_BODY_BYTES + STRANGER_BYTES, Ordering::Relaxed);
     }
 }
 
@@ -70,7 +97,7 @@ impl Listener for Door {
                 Ok((stream, address)) => {
                     // Small answers must not wait for more.
                     let _ = stream.set_nodelay(true);
-                    return (Counted { stream, allowance: Allowance::new() }, address);
+                    return (Counted::new(stream), address);
                 }
                 // Out of descriptors: whoever is connected goes on, new ones wait a little.
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -88,6 +115,31 @@ impl Listener for Door {
 pub(crate) struct Counted {
     stream: TcpStream,
     allowance: Allowance,
+    since: Instant,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Counted {
+    fn new(stream: TcpStream) -> Self {
+        let timer = Box::pin(tokio::time::sleep(HEAD_TIME));
+        Self { stream, allowance: Allowance::new(), since: Instant::now(), timer }
+    }
+
+    /// Says whether the time of this connection is over; else its reader is woken when it is.
+    fn is_late(&mut self, context: &mut Context<'_>) -> bool {
+        if self.allowance.is_unlimited.load(Ordering::Relaxed) {
+            return false;
+        }
+        while self.timer.as_mut().poll(context).is_ready() {
+            let is_heard = self.allowance.is_heard.load(Ordering::Relaxed);
+            let end = self.since + if is_heard { STRANGER_TIME } else { HEAD_TIME };
+            if Instant::now() >= end {
+                return true;
+            }
+            self.timer.as_mut().reset(end);
+        }
+        false
+    }
 }
 
 impl AsyncRead for Counted {
@@ -96,7 +148,10 @@ impl AsyncRead for Counted {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let left = self.allowance.0.load(Ordering::Relaxed);
+        if self.is_late(context) {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        let left = self.allowance.bytes.load(Ordering::Relaxed);
         if left == 0 {
             let why = "more was sent than somebody may who has not logged in";
             return Poll::Ready(Err(io::Error::other(why)));
@@ -106,7 +161,7 @@ impl AsyncRead for Counted {
         if left != usize::MAX {
             let read = buffer.filled().len().saturating_sub(before);
             // Only this connection's reader takes away; a lift in between must stay.
-            let taken = self.allowance.0.compare_exchange(
+            let taken = self.allowance.bytes.compare_exchange(
                 left,
                 left.saturating_sub(read),
                 Ordering::Relaxed,

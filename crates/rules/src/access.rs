@@ -5,6 +5,7 @@
 
 pub mod connect;
 pub mod listen;
+pub mod proxy;
 
 use std::collections::BTreeSet;
 use std::fmt;

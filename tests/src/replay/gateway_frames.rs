@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use clawpen_gateway::{Options, Running, start};
+use clawpen_gateway::{Farewell, Options, Running, start};
 use clawpen_wire::gateway::params;
 use serde_json::{Value, json};
 
@@ -124,7 +124,7 @@ async fn play(rows: &[Value], rules: &mut BTreeMap<&'static str, usize>) -> Resu
     }
     let outcomes = play.outcomes.into_iter().map(|o| o.unwrap_or(Outcome::Passed)).collect();
     play.clients.clear();
-    running.stop().await;
+    running.stop(Farewell::Stop).await;
     Ok(outcomes)
 }
 

@@ -1,4 +1,6 @@
 //! The gateway over a real socket: clients that use it, and hostile ones that try and do not get there.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test without its set-up cannot go on")]
 
 mod approvals;
 mod looks;
@@ -11,7 +13,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use clawpen_engine::config_store::Surroundings;
-use clawpen_gateway::{Options, Running, StartError, start};
+use clawpen_gateway::{Farewell, Options, Running, StartError, start};
 use clawpen_tests::replay::gateway_frames::client::{Client, Devices, Headers, http};
 use serde_json::{Value, json};
 
@@ -286,11 +288,87 @@ async fn who_stops_says_so() {
     let ground = Ground::new().await;
     let mut client = ground.login(&["operator.read"]).await;
     let address = ground.address();
-    let stopping = tokio::spawn(ground.running.stop());
+    let stopping = tokio::spawn(ground.running.stop(Farewell::Stop));
     assert_eq!(client.closing(WAIT).await.unwrap(), (1012, "service restart".to_owned()));
     client.close().await;
     stopping.await.unwrap();
     assert!(Client::connect(address, &Headers::default()).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_whose_head_does_not_end_is_let_go() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let ground = Ground::new().await;
+    let mut silent = tokio::net::TcpStream::connect(ground.address()).await.unwrap();
+    let mut slow = tokio::net::TcpStream::connect(ground.address()).await.unwrap();
+    slow.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ").await.unwrap();
+    for stream in [&mut silent, &mut slow] {
+        let mut rest = Vec::new();
+        let ended = tokio::time::timeout(WAIT, stream.read_to_end(&mut rest)).await;
+        assert!(ended.is_ok(), "it stays open");
+    }
+    // Nobody else noticed.
+    let probe = json!({ "method": "GET", "path": "/healthz", "headers": {} });
+    assert_eq!(http(ground.address(), &probe).await.unwrap()["status"], 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_after_the_login_costs_its_sender_and_nobody_else() {
+    let ground = Ground::new().await;
+    let mut flood = ground.login(&["operator.read"]).await;
+    let mut other = ground.login(ALL).await;
+    let frame = json!({ "type": "req", "id": "f", "method": "config.get", "params": {} });
+    let flooding = tokio::spawn(async move {
+        for _ in 0..20_000 {
+            flood.send(frame.to_string()).await;
+        }
+    });
+    for _ in 0..20 {
+        let start = Instant::now();
+        assert_eq!(call(&mut other, "health", json!({})).await["ok"], true);
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+    flooding.abort();
+    let _ = flooding.await;
+    assert_eq!(call(&mut other, "config.get", json!({})).await["ok"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_that_is_too_large_ends_its_connection_only() {
+    let ground = Ground::new().await;
+    let mut large = ground.login(ALL).await;
+    let mut other = ground.login(ALL).await;
+    large.send("x".repeat(27_000_000)).await;
+    assert!(large.closing(WAIT).await.is_ok());
+    assert_eq!(call(&mut other, "health", json!({})).await["ok"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_loses_no_approval_and_no_device() {
+    let ground = Ground::new().await;
+    let mut asker = ground.login(&["operator.approvals"]).await;
+    let mut person = ground.login(ALL).await;
+    let ask = json!({ "type": "req", "id": "a", "method": "exec.approval.request",
+                      "params": { "command": "make", "twoPhase": true } });
+    asker.send(ask.to_string()).await;
+    let accepted = asker.response(&json!("a"), WAIT).await.unwrap();
+    let id = accepted["payload"]["id"].clone();
+    person.event("exec.approval.requested", WAIT).await.unwrap();
+    let Ground { home, running } = ground;
+    let stopping = tokio::spawn(running.stop(Farewell::Restart));
+    let told = person.event("shutdown", WAIT).await.unwrap();
+    assert_eq!(told["payload"]["restartExpectedMs"], 1500, "{told}");
+    assert_eq!(person.closing(WAIT).await.unwrap().0, 1012);
+    drop((person, asker));
+    stopping.await.unwrap();
+    let around = Surroundings::of_home(home.path().to_str().unwrap());
+    let running = start(Options { port: Some(0), ..Options::new(around) }).await.unwrap();
+    let ground = Ground { home, running };
+    let mut person = ground.login(ALL).await;
+    let listed = call(&mut person, "exec.approval.list", json!({})).await;
+    assert_eq!(listed["payload"][0]["id"], id, "{listed}");
+    let devices = call(&mut person, "device.pair.list", json!({})).await;
+    assert_eq!(devices["payload"]["paired"].as_array().map(Vec::len), Some(3), "{devices}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

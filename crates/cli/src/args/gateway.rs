@@ -9,7 +9,7 @@ pub(crate) struct GatewayArgs {
     /// The port; otherwise `OPENCLAW_GATEWAY_PORT`, `gateway.port`, 18789
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// Who can reach it: `loopback`, `lan` or `custom`; otherwise `gateway.bind`
+    /// Who can reach it: `loopback`, `lan`, `tailnet`, `auto` or `custom`; otherwise `gateway.bind`
     #[arg(long, value_name = "MODE")]
     pub bind: Option<String>,
     /// Start although the config does not say `gateway.mode: "local"`

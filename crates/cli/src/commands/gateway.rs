@@ -1,7 +1,7 @@
 //! `clawpen gateway`: serves WebSocket and HTTP until it is told to stop.
 
 use clawpen_engine::config_store::Surroundings;
-use clawpen_gateway::{Options, StartError};
+use clawpen_gateway::{Farewell, Options, StartError};
 use clawpen_rules::access::listen::Unconfigured;
 use serde_json::json;
 
@@ -26,6 +26,20 @@ async fn serve(args: &GatewayArgs, output: &Output) -> Result<Outcome, CommandEr
     if args.allow_unconfigured {
         options.unconfigured = Unconfigured::Start;
     }
+    loop {
+        let farewell = once(options.clone(), args, output).await?;
+        if farewell == Farewell::Stop {
+            return Ok(Outcome::Done);
+        }
+    }
+}
+
+/// Serves until somebody says stop, or start anew.
+async fn once(
+    options: Options,
+    args: &GatewayArgs,
+    output: &Output,
+) -> Result<Farewell, CommandError> {
     let running = clawpen_gateway::start(options).await.map_err(start_error)?;
     let addresses: Vec<String> = running.addresses().iter().map(ToString::to_string).collect();
     match args.format.format() {
@@ -36,21 +50,22 @@ async fn serve(args: &GatewayArgs, output: &Output) -> Result<Outcome, CommandEr
             output.lines(&lines)?;
         }
     }
-    asked_to_stop().await?;
-    running.stop().await;
-    Ok(Outcome::Done)
+    let farewell = asked_to_stop().await?;
+    running.stop(farewell).await;
+    Ok(farewell)
 }
 
-/// Waits for somebody to end the process.
-async fn asked_to_stop() -> Result<(), CommandError> {
+/// Waits for a signal: end, or (`SIGUSR1`, as in the reference) start anew with the config of then.
+async fn asked_to_stop() -> Result<Farewell, CommandError> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
+    let mut restart = signal(SignalKind::user_defined1())?;
+    Ok(tokio::select! {
+        _ = terminate.recv() => Farewell::Stop,
+        _ = interrupt.recv() => Farewell::Stop,
+        _ = restart.recv() => Farewell::Restart,
+    })
 }
 
 fn start_error(error: StartError) -> CommandError {

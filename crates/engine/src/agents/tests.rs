@@ -18,7 +18,7 @@ impl Ground {
         Surroundings::of_home(self.home.path().to_str().unwrap())
     }
 
-    fn sound(&self) -> Sound {
+    fn sound(&self) -> std::sync::Arc<Sound> {
         config_file::view(&self.around()).unwrap().state.unwrap()
     }
 

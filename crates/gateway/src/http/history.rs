@@ -40,7 +40,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, caller: &Caller, request: Reques
         ("history", false) => return not_allowed("GET"),
         ("kill", false) if *request.method() == Method::POST => {
             return match admit(shared, caller, request.headers()) {
-                Err(refused) => refused,
+                Err(refused) => *refused,
                 // No agent runs in this process, so there is nothing to end.
                 Ok(()) => {
                     fresh_without_cache(StatusCode::OK, &json!({ "ok": true, "killed": false }))
@@ -51,7 +51,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, caller: &Caller, request: Reques
         _ => return plain(StatusCode::NOT_FOUND, "Not Found"),
     }
     if let Err(refused) = admit(shared, caller, request.headers()) {
-        return refused;
+        return *refused;
     }
     if !scopes(request.headers()).covers(Scope::Read) {
         let what = "missing scope: operator.read";
@@ -65,7 +65,10 @@ pub(super) async fn serve(shared: &Arc<Shared>, caller: &Caller, request: Reques
             let what = format!("Session not found: {key}");
             refusal(StatusCode::NOT_FOUND, "not_found", &what)
         }
-        Ok(Some(body)) if wants_stream(request.headers()) => follow(shared, key, page, &body),
+        Ok(Some(body)) if wants_stream(request.headers()) => {
+            caller.allowance.stay();
+            follow(shared, key, page, &body)
+        }
         Ok(Some(body)) => fresh_without_cache(StatusCode::OK, &body),
     }
 }
@@ -99,13 +102,8 @@ fn follow(shared: &Arc<Shared>, key: String, page: Page, first: &Value) -> Respo
     let start = Step { shared: shared.clone(), news: shared.hub.session_news(), key, page };
     let first = event("history", first);
     let later = stream::unfold((Some(first), start), |(first, mut step)| async move {
-        match first {
-            Some(first) => Some((Ok::<_, Infallible>(first), (None, step))),
-            None => {
-                let next = step.next().await?;
-                Some((Ok(next), (None, step)))
-            }
-        }
+        let next = if let Some(first) = first { first } else { step.next().await? };
+        Some((Ok::<_, Infallible>(next), (None, step)))
     });
     let mut response = Response::new(Body::from_stream(later));
     let headers = response.headers_mut();

@@ -56,7 +56,7 @@ impl From<ErrorShape> for Failed {
 
 pub(super) async fn serve(shared: &Arc<Shared>, caller: Caller, request: Request) -> Response {
     if let Err(refused) = admit(shared, &caller, request.headers()) {
-        return refused;
+        return *refused;
     }
     caller.allowance.extend();
     let bad = |why: &str| {
@@ -76,11 +76,11 @@ pub(super) async fn serve(shared: &Arc<Shared>, caller: Caller, request: Request
         return bad("tools.invoke requires body.tool");
     };
     let tool: String = tool.chars().take(200).collect();
-    let called = {
+    let done = {
         let (shared, tool) = (shared.clone(), tool.clone());
         tokio::task::spawn_blocking(move || call(&shared, &tool, &body)).await
     };
-    match called {
+    match done {
         Ok(Ok(details)) => {
             let text = details["statusText"].as_str().map(str::to_owned);
             let text = text.unwrap_or_else(|| format!("{details:#}"));

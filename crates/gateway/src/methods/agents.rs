@@ -59,7 +59,7 @@ pub(crate) fn create(shared: &Shared, params: &Value) -> Result<Value, ErrorShap
         emoji: optional(params, "emoji"),
         avatar: optional(params, "avatar"),
     };
-    let made = engine::create(&shared.around, &sound, wanted, shared.now()).map_err(error)?;
+    let made = engine::create(&shared.around, &sound, wanted, Shared::now()).map_err(error)?;
     Ok(json!({
         "ok": true,
         "agentId": made.id.as_str(),
@@ -77,7 +77,7 @@ pub(crate) fn update(shared: &Shared, params: &Value) -> Result<Value, ErrorShap
         avatar: optional(params, "avatar"),
     };
     let what = (text(params, "agentId"), changes);
-    let id = engine::update(&shared.around, &sound, what, shared.now()).map_err(error)?;
+    let id = engine::update(&shared.around, &sound, what, Shared::now()).map_err(error)?;
     Ok(json!({ "ok": true, "agentId": id.as_str() }))
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn delete(shared: &Shared, params: &Value) -> Result<Value, ErrorShap
     let files = if params["deleteFiles"] == json!(false) { Files::Keep } else { Files::Trash };
     let what = (text(params, "agentId"), files);
     let (id, removed) =
-        engine::delete(&shared.around, &sound, what, shared.now()).map_err(error)?;
+        engine::delete(&shared.around, &sound, what, Shared::now()).map_err(error)?;
     Ok(json!({ "ok": true, "agentId": id.as_str(), "removedBindings": removed }))
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn files_set(shared: &Shared, params: &Value) -> Result<Value, ErrorS
     let (id, workspace) = workspace(shared, params)?;
     let name = rule::decide_file(text(params, "name")).map_err(|e| refused(&e))?;
     let path = Path::new(&workspace);
-    engine::bootstrap(path, shared.now()).map_err(|error| unavailable(&error))?;
+    engine::bootstrap(path, Shared::now()).map_err(|error| unavailable(&error))?;
     files::write(path, name, text(params, "content")).map_err(file_error)?;
     let found = files::read(path, name).map_err(file_error)?;
     let file = described(&workspace, name, found.as_ref(), Content::Shown);

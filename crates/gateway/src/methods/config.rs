@@ -137,7 +137,7 @@ fn write(
 ) -> Result<Sound, ErrorShape> {
     let base = Base::Seen(optional(params, "baseHash"));
     let plan = |old: &Sound| plan(old).map_err(Plan);
-    config_file::write(&shared.around, base, shared.now(), plan).map_err(write_error)
+    config_file::write(&shared.around, base, Shared::now(), plan).map_err(write_error)
 }
 
 /// What a plan says instead of a config.
@@ -207,7 +207,7 @@ fn applied(shared: &Shared, (method, kind): (&str, &str), params: &Value, sound:
     let mut payload = json!({
         "kind": kind,
         "status": "ok",
-        "ts": shared.now().as_millis(),
+        "ts": Shared::now().as_millis(),
         "doctorHint": "Run: clawpen doctor",
         "stats": { "mode": method, "root": path },
     });

@@ -198,7 +198,7 @@ fn find(shared: &Shared, wanted: &str) -> Result<(String, Open), ErrorShape> {
     if let Some(known) = known {
         return Ok(known);
     }
-    let approval = with_broker(shared, |broker| broker.get(wanted))?.map_err(|_| gone())?;
+    let approval = with_broker(shared, |broker| broker.get(wanted))?.map_err(not_found)?;
     let is_exact = approval.id.as_str() == wanted;
     let since = approval.answered.as_ref().map(|at| now_ms().saturating_sub(at.wall.as_millis()));
     let is_fresh = since.is_none_or(|since| since <= KEPT_MS);
@@ -229,7 +229,16 @@ fn look(shared: &Shared, id: &str) -> Result<Approval, ErrorShape> {
         }
         Ok(approval)
     })?;
-    looked.map_err(|_| ErrorShape::invalid("approval expired or not found"))
+    looked.map_err(not_found)
+}
+
+fn not_found(error: BrokerError) -> ErrorShape {
+    match error {
+        BrokerError::NotFound { .. } | BrokerError::Ambiguous { .. } => {
+            ErrorShape::invalid("approval expired or not found")
+        }
+        other => unavailable(&other),
+    }
 }
 
 fn outcome(open: &Open, decision: Option<Word>) -> Value {
@@ -261,9 +270,9 @@ pub(crate) fn resolve(
     let chosen = told.iter().find(|(_, open)| open.shown == wanted).map(|(id, _)| id.clone());
     let id = chosen.unwrap_or_else(|| wanted.to_lowercase());
     let speaker = Speaker::GatewayClient { client: caller.voice(), scope: caller.approval_scope() };
-    let resolver = Resolver { speaker, place: Place::Connection };
-    let resolved = with_broker(shared, |broker| broker.resolve(&id, word, &resolver))?;
-    let resolved = resolved.map_err(|error| match error {
+    let voice = Resolver { speaker, place: Place::Connection };
+    let taken = with_broker(shared, |broker| broker.resolve(&id, word, &voice))?;
+    let taken = taken.map_err(|error| match error {
         BrokerError::NotFound { .. } => unknown(),
         BrokerError::Ambiguous { found, .. } => ErrorShape::invalid(format!(
             "ambiguous approval id prefix; matches: {}. Use the full id.",
@@ -271,11 +280,11 @@ pub(crate) fn resolve(
         )),
         other => unavailable(&other),
     })?;
-    match resolved.what {
+    match taken.what {
         Taken::Counts { .. } => {
             let answer = Some((word.as_str(), caller.name()));
             let answer = answer.as_ref().map(|(word, by)| (*word, by.as_str()));
-            approvals::settle(shared, &mut told, resolved.id.as_str(), answer);
+            approvals::settle(shared, &mut told, taken.id.as_str(), answer);
             Ok(json!({ "ok": true }))
         }
         Taken::Late { .. } => Err(unknown()),

@@ -3,6 +3,8 @@
 //! This build runs no heartbeats and has no channels, and says so.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use clawpen_engine::approvals_file::now_ms;
 use clawpen_engine::config_file::Sound;
@@ -21,12 +23,49 @@ use crate::shared::{Shared, unavailable};
 const RECENT: usize = 10;
 const RECENT_IN_HEALTH: usize = 5;
 
-pub(crate) fn health(shared: &Shared) -> Result<Value, ErrorShape> {
-    of(shared)
+/// How old an answer may be that is given again, while nothing was changed through this gateway.
+const KEPT: Duration = Duration::from_secs(1);
+
+/// The last answer. Many clients ask all the time, and each comes with a login.
+#[derive(Debug, Default)]
+pub(crate) struct LastHealth(Mutex<Option<(Instant, Arc<Value>)>>);
+
+impl LastHealth {
+    /// Something was changed: the next answer is a new one.
+    pub(crate) fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn get(&self) -> Option<Arc<Value>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.as_ref().filter(|(at, _)| at.elapsed() < KEPT).map(|(_, health)| health.clone())
+    }
+
+    fn keep(&self, health: &Arc<Value>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept = Some((Instant::now(), health.clone()));
+    }
+}
+
+pub(crate) fn health(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
+    if params["probe"] == json!(true) {
+        shared.health.forget();
+    }
+    recent(shared).map(|health| Value::clone(&health))
+}
+
+/// The health of this moment, or of one just before it.
+pub(crate) fn recent(shared: &Shared) -> Result<Arc<Value>, ErrorShape> {
+    if let Some(health) = shared.health.get() {
+        return Ok(health);
+    }
+    let health = Arc::new(of(shared)?);
+    shared.health.keep(&health);
+    Ok(health)
 }
 
 /// The health of this moment.
-pub(crate) fn of(shared: &Shared) -> Result<Value, ErrorShape> {
+fn of(shared: &Shared) -> Result<Value, ErrorShape> {
     let start = now_ms();
     let sound = shared.sound()?;
     let config = &sound.store.loaded.config;

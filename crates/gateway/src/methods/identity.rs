@@ -10,6 +10,7 @@ use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::client::hex;
 use crate::shared::{Shared, unavailable};
 
 pub(crate) fn get(shared: &Shared) -> Result<Value, ErrorShape> {
@@ -25,6 +26,6 @@ fn fresh() -> Option<FreshKey> {
     SystemRandom::new().fill(&mut seed).ok()?;
     let pair = Ed25519KeyPair::from_seed_unchecked(&seed).ok()?;
     let public: [u8; 32] = pair.public_key().as_ref().try_into().ok()?;
-    let device_id = Sha256::digest(public).iter().map(|byte| format!("{byte:02x}")).collect();
+    let device_id = hex(&Sha256::digest(public));
     Some(FreshKey { seed, public, device_id })
 }

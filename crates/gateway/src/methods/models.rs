@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use clawpen_rules::config::Config;
-use clawpen_rules::config::tree::Node;
+use clawpen_rules::config::tree::{At, Node};
 use clawpen_rules::session::entry::default_model;
 use clawpen_wire::gateway::ErrorShape;
 use serde_json::{Map, Value, json};
@@ -53,11 +53,11 @@ fn full_id(model: &Value) -> String {
 
 fn configured(config: &Config) -> Vec<Value> {
     let providers = config.at(&["models", "providers"]);
-    let providers = providers.as_ref().map(|at| at.members()).unwrap_or_default();
+    let providers = providers.as_ref().map(At::members).unwrap_or_default();
     let mut found = Vec::new();
     for (provider, at) in providers {
         let models = at.get("models");
-        for model in models.as_ref().map(|at| at.items()).unwrap_or_default() {
+        for model in models.as_ref().map(At::items).unwrap_or_default() {
             let Some(id) = model.node.get("id").and_then(Node::as_str) else { continue };
             let name = model.node.get("name").and_then(Node::as_str).unwrap_or(id);
             let mut shown = Map::new();

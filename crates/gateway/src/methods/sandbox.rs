@@ -82,7 +82,8 @@ pub(crate) async fn exec(
     });
     let done = done.await;
     drop(leaving);
-    let answer = done.map_err(|_| ErrorShape::unavailable("internal error"))?.map_err(failed)?;
+    let Ok(done) = done else { return Err(ErrorShape::unavailable("internal error")) };
+    let answer = done.map_err(failed)?;
     let content: Vec<Value> = answer
         .content
         .iter()
@@ -117,10 +118,9 @@ impl Watch for Stream {
     fn output(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
         let whole = match std::str::from_utf8(&self.rest) {
-            Ok(_) => self.rest.len(),
             // The end may still come, if it is the last character that is short.
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
-            Err(_) => self.rest.len(),
+            Ok(_) | Err(_) => self.rest.len(),
         };
         let rest = self.rest.split_off(whole);
         let text = std::mem::replace(&mut self.rest, rest);

@@ -263,7 +263,10 @@ pub(crate) fn resolve(shared: &Shared, params: &Value) -> Result<Value, ErrorSha
     Err(ErrorShape::invalid(format!("No session found: {wanted}")))
 }
 
-fn stores(sound: &Sound) -> Result<Vec<(AgentId, BTreeMap<String, Entry>)>, ErrorShape> {
+/// The sessions of an agent.
+type Store = (AgentId, BTreeMap<String, Entry>);
+
+fn stores(sound: &Sound) -> Result<Vec<Store>, ErrorShape> {
     let config = &sound.store.loaded.config;
     let mut all = Vec::new();
     for id in agents::all(sound) {
@@ -382,15 +385,12 @@ fn apply_model(
         Some(text) => Some(decide_model(config, default.as_ref(), text)?),
         None => None,
     };
-    match model.filter(|model| Some(model) != default.as_ref()) {
-        Some(model) => {
-            entry.insert("providerOverride".into(), json!(model.provider));
-            entry.insert("modelOverride".into(), json!(model.model));
-        }
-        None => {
-            entry.remove("providerOverride");
-            entry.remove("modelOverride");
-        }
+    if let Some(model) = model.filter(|model| Some(model) != default.as_ref()) {
+        entry.insert("providerOverride".into(), json!(model.provider));
+        entry.insert("modelOverride".into(), json!(model.model));
+    } else {
+        entry.remove("providerOverride");
+        entry.remove("modelOverride");
     }
     Ok(())
 }
@@ -473,7 +473,7 @@ pub(crate) fn reset(shared: &Shared, params: &Value) -> Result<Value, ErrorShape
     });
     let (old, new) = changed.map_err(change_error)?;
     if let Some(old) = old.get("sessionId").and_then(Value::as_str) {
-        found.sessions.archive(old, "reset", shared.now()).map_err(|error| unavailable(&error))?;
+        found.sessions.archive(old, "reset", Shared::now()).map_err(|error| unavailable(&error))?;
     }
     tell(shared, &sound, &found, "reset");
     Ok(json!({ "ok": true, "key": found.key, "entry": new }))
@@ -501,7 +501,7 @@ pub(crate) fn delete(
     let mut archived = Vec::new();
     let id = removed.as_ref().and_then(|entry| entry["sessionId"].as_str());
     if let Some(id) = id.filter(|_| params["deleteTranscript"] != json!(false)) {
-        let aside: Result<_, StateFileError> = found.sessions.archive(id, "deleted", shared.now());
+        let aside: Result<_, StateFileError> = found.sessions.archive(id, "deleted", Shared::now());
         let aside = aside.map_err(|error| unavailable(&error))?;
         archived.extend(aside.map(|path| path.to_string_lossy().into_owned()));
     }

@@ -45,9 +45,9 @@ pub(crate) fn status(shared: &Shared, params: &Value) -> Result<Value, ErrorShap
 fn of_source(shared: &Shared, of: (&Sound, &AgentId), source: &SkillSource) -> Vec<Value> {
     let place = Path::new(&source.root).join(&source.below);
     let Ok(listed) = std::fs::read_dir(&place) else { return Vec::new() };
-    let mut names: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).collect();
-    names.sort();
-    let named = names.into_iter().filter(|path| {
+    let mut paths: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    let named = paths.into_iter().filter(|path| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         name.is_some_and(|name| rule::is_looked_at(&name))
     });
@@ -221,7 +221,7 @@ pub(crate) fn update(shared: &Shared, params: &Value) -> Result<Value, ErrorShap
         entry["env"][name] = blank_clears(value);
     }
     let change = to_tree(&json!({ "skills": { "entries": { &key: entry } } }));
-    let written = config_file::write(&shared.around, Base::Now, shared.now(), |old| {
+    let written = config_file::write(&shared.around, Base::Now, Shared::now(), |old| {
         let mut new: Node = old.shown.clone();
         patch::merge(&mut new, &change);
         Ok::<_, Plan>(new)

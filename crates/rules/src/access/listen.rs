@@ -5,6 +5,7 @@
 
 use std::net::Ipv4Addr;
 
+use super::proxy::TrustedProxies;
 use crate::config::Config;
 use crate::config::tree::Node;
 
@@ -18,6 +19,8 @@ pub struct Said<'a> {
     /// `OPENCLAW_GATEWAY_PORT`.
     pub port_variable: Option<&'a str>,
     pub bind: Option<&'a str>,
+    /// The address of this machine in 100.64.0.0/10, if it has one: a fact, not a wish.
+    pub tailnet: Option<Ipv4Addr>,
     /// `OPENCLAW_GATEWAY_TOKEN` and `OPENCLAW_GATEWAY_PASSWORD`.
     pub token_variable: Option<&'a str>,
     pub password_variable: Option<&'a str>,
@@ -39,6 +42,7 @@ pub struct Listen {
     pub port: u16,
     pub bind: Bind,
     pub secret: Secret,
+    pub proxies: TrustedProxies,
 }
 
 /// Which addresses.
@@ -92,12 +96,10 @@ pub enum ListenRefusal {
     NotConfigured,
     #[error("`{found}` is no port; give a number from 1 to 65535")]
     Port { found: String },
-    #[error("`gateway.bind` is `{found}`; write `loopback`, `lan` or `custom`")]
+    #[error("`gateway.bind` is `{found}`; write `loopback`, `lan`, `tailnet`, `auto` or `custom`")]
     UnknownBind { found: String },
-    #[error(
-        "`gateway.bind` is `{found}`, which this build does not have; write `loopback`, `lan` or `custom`"
-    )]
-    BindNotBuilt { found: String },
+    #[error("`gateway.trustedProxies` holds `{found}`, which is neither an address nor a range")]
+    Proxy { found: String },
     #[error("`gateway.customBindHost` must be an IPv4 address; found `{found}`")]
     CustomHost { found: String },
     #[error(
@@ -124,7 +126,6 @@ pub enum ListenRefusal {
 /// What the config may say and this build does not do: each would open or close something.
 const NOT_ENFORCED: &[(&[&str], &str)] = &[
     (&["tls"], "gateway.tls"),
-    (&["trustedProxies"], "gateway.trustedProxies"),
     (&["auth", "trustedProxy"], "gateway.auth.trustedProxy"),
     (
         &["controlUi", "dangerouslyDisableDeviceAuth"],
@@ -147,7 +148,11 @@ pub fn decide(config: &Config, said: &Said<'_>) -> Result<Listen, ListenRefusal>
         }
     }
     let port = port(config, said)?;
-    let bind = bind(said.bind.map(str::to_owned).or_else(|| text(&["gateway", "bind"])), config)?;
+    let word = said.bind.map(str::to_owned).or_else(|| text(&["gateway", "bind"]));
+    let bind = bind(word, config, said.tailnet)?;
+    let listed = config.at(&["gateway", "trustedProxies"]).and_then(|at| at.strings());
+    let proxies = TrustedProxies::parse(&listed.unwrap_or_default())
+        .map_err(|found| ListenRefusal::Proxy { found })?;
     let secret = secret(config, said)?;
     let name = match bind {
         Bind::Loopback => None,
@@ -162,7 +167,7 @@ pub fn decide(config: &Config, said: &Said<'_>) -> Result<Listen, ListenRefusal>
     };
     match name {
         Some(bind) if !is_guarded => Err(ListenRefusal::OpenToOthers { bind }),
-        Some(_) | None => Ok(Listen { port, bind, secret }),
+        Some(_) | None => Ok(Listen { port, bind, secret, proxies }),
     }
 }
 
@@ -185,9 +190,15 @@ fn port(config: &Config, said: &Said<'_>) -> Result<u16, ListenRefusal> {
     }
 }
 
-fn bind(word: Option<String>, config: &Config) -> Result<Bind, ListenRefusal> {
+fn bind(
+    word: Option<String>,
+    config: &Config,
+    tailnet: Option<Ipv4Addr>,
+) -> Result<Bind, ListenRefusal> {
     match word.as_deref() {
-        None | Some("loopback") => Ok(Bind::Loopback),
+        // `auto` is this machine where it can be bound, and that is everywhere.
+        None | Some("loopback" | "auto") => Ok(Bind::Loopback),
+        Some("tailnet") => Ok(tailnet.map_or(Bind::Loopback, Bind::Custom)),
         Some("lan") => Ok(Bind::Lan),
         Some("custom") => {
             let at = config.at(&["gateway", "customBindHost"]);
@@ -196,9 +207,6 @@ fn bind(word: Option<String>, config: &Config) -> Result<Bind, ListenRefusal> {
             address
                 .map(Bind::Custom)
                 .ok_or_else(|| ListenRefusal::CustomHost { found: found.to_owned() })
-        }
-        Some(found @ ("tailnet" | "auto")) => {
-            Err(ListenRefusal::BindNotBuilt { found: found.to_owned() })
         }
         Some(found) => Err(ListenRefusal::UnknownBind { found: found.to_owned() }),
     }
@@ -254,9 +262,25 @@ mod tests {
             Ok(Listen {
                 port: 18_789,
                 bind: Bind::Loopback,
-                secret: Secret::Token(Some("t".to_owned()))
+                secret: Secret::Token(Some("t".to_owned())),
+                proxies: TrustedProxies::default(),
             })
         );
+    }
+
+    #[test]
+    fn the_tailnet_is_used_where_there_is_one_and_guarded_like_any_other() {
+        let address = Ipv4Addr::new(100, 64, 1, 2);
+        let said = Said { tailnet: Some(address), ..Said::default() };
+        let bind = |gateway, said| ask(gateway, said).map(|listen| listen.bind);
+        let guarded = "{mode: 'local', bind: 'tailnet', auth: {token: 't'}}";
+        assert_eq!(bind(guarded, said), Ok(Bind::Custom(address)));
+        assert_eq!(bind(guarded, Said::default()), Ok(Bind::Loopback));
+        assert_eq!(
+            bind("{mode: 'local', bind: 'tailnet'}", said),
+            Err(ListenRefusal::OpenToOthers { bind: "custom" })
+        );
+        assert_eq!(bind("{mode: 'local', bind: 'auto'}", said), Ok(Bind::Loopback));
     }
 
     #[test]
@@ -279,15 +303,12 @@ mod tests {
         refused("{mode: 'remote'}", ListenRefusal::NotConfigured);
         refused("{mode: 'local', port: 70000}", ListenRefusal::Port { found: "70000".to_owned() });
         refused("{mode: 'local', port: 1.5}", ListenRefusal::Port { found: "1.5".to_owned() });
-        refused(
-            "{mode: 'local', bind: 'auto'}",
-            ListenRefusal::BindNotBuilt { found: "auto".to_owned() },
-        );
+        refused("{mode: 'local', bind: 'x'}", ListenRefusal::UnknownBind { found: "x".to_owned() });
         refused("{mode: 'local', auth: {token: 'a', password: 'b'}}", ListenRefusal::TwoSecrets);
         refused("{mode: 'local', auth: {mode: 'password'}}", ListenRefusal::NoPassword);
         refused(
-            "{mode: 'local', trustedProxies: ['10.0.0.1']}",
-            ListenRefusal::NotEnforced { key: "gateway.trustedProxies" },
+            "{mode: 'local', trustedProxies: ['proxy']}",
+            ListenRefusal::Proxy { found: "proxy".to_owned() },
         );
         refused(
             "{mode: 'local', auth: {token: {source: 'env', id: 'X'}}}",

@@ -111,13 +111,11 @@ fn insert(text: &str, node: &Node, object: &Object, (key, value): (&str, &str)) 
 
 /// Adds an item to a list.
 fn append(text: &str, node: &Node, items: &[Node], item: &str) -> String {
-    match items.last() {
-        Some(last) => add_after(text, last.span, item),
-        None => {
-            let inside = node.span.start as usize + 1;
-            format!("{}{item}{}", &text[..inside], &text[inside..])
-        }
+    if let Some(last) = items.last() {
+        return add_after(text, last.span, item);
     }
+    let inside = node.span.start as usize + 1;
+    format!("{}{item}{}", &text[..inside], &text[inside..])
 }
 
 /// Adds a part behind the last one, which stands at `last`.

@@ -216,7 +216,9 @@ impl Devices {
             let pair = Ed25519KeyPair::from_pkcs8(seed.as_ref())
                 .map_err(|error| anyhow::anyhow!("no key: {error}"))?;
             let public = pair.public_key().as_ref().to_vec();
-            let id = Sha256::digest(&public).iter().map(|byte| format!("{byte:02x}")).collect();
+            let id = Sha256::digest(&public)
+                .iter()
+                .fold(String::new(), |id, byte| format!("{id}{byte:02x}"));
             self.keys.insert(name.to_owned(), (pair, URL_SAFE_NO_PAD.encode(&public), id));
         }
         self.keys.get(name).context("the key")
@@ -323,7 +325,7 @@ pub async fn http(address: SocketAddr, request: &Value) -> Result<Value> {
         body.len()
     );
     for (name, value) in request["headers"].as_object().into_iter().flatten() {
-        head += &format!("{name}: {}\r\n", value.as_str().unwrap_or_default());
+        head = format!("{head}{name}: {}\r\n", value.as_str().unwrap_or_default());
     }
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(format!("{head}\r\n{body}").as_bytes()).await?;

@@ -93,8 +93,11 @@ impl Known {
                 };
                 (!same).then(|| format!("{at}:\n  expected {wanted}\n  given    {found}"))
             }
-            (Value::String(_), Value::String(_)) if VOLATILE.contains(&key.as_str()) => None,
-            (Value::Number(_), Value::Number(_)) if VOLATILE.contains(&key.as_str()) => None,
+            (Value::String(_), Value::String(_)) | (Value::Number(_), Value::Number(_))
+                if VOLATILE.contains(&key.as_str()) =>
+            {
+                None
+            }
             (Value::String(wanted), Value::String(found)) if key == "message" => {
                 facts::missing(wanted, found).map(|why| format!("{at}: {why}"))
             }
@@ -222,17 +225,14 @@ fn pieces(text: &str) -> Vec<String> {
         if let Some(last) = pieces.last_mut() {
             last.push_str(before);
         }
-        match end.filter(|_| is_name) {
-            Some(end) => {
-                pieces.push(String::new());
-                rest = &rest[end + 1..];
+        if let Some(end) = end.filter(|_| is_name) {
+            pieces.push(String::new());
+            rest = &rest[end + 1..];
+        } else {
+            if let Some(last) = pieces.last_mut() {
+                last.push('<');
             }
-            None => {
-                if let Some(last) = pieces.last_mut() {
-                    last.push('<');
-                }
-                rest = &after[1..];
-            }
+            rest = &after[1..];
         }
     }
     if let Some(last) = pieces.last_mut() {

@@ -85,14 +85,11 @@ impl Gateway {
             .spawn()
             .map_err(system("start the gateway"))?;
         let from = child.stdout.take();
-        let address = from.and_then(listening);
-        match address {
-            Some(address) => Ok(Self { child, address }),
-            None => {
-                end(&mut child);
-                Err(BenchError::Tool("the gateway did not start".to_owned()))
-            }
-        }
+        let Some(address) = from.and_then(listening) else {
+            end(&mut child);
+            return Err(BenchError::Tool("the gateway did not start".to_owned()));
+        };
+        Ok(Self { child, address })
     }
 
     async fn client(&self, device: &Device) -> Result<Client, BenchError> {
@@ -177,7 +174,8 @@ async fn crowd(gateway: &Gateway, device: &Arc<Device>) -> Result<Row, BenchErro
     let mut all = Times::default();
     let mut count = 0_u32;
     for task in futures_util::future::join_all(tasks).await {
-        for time in task.map_err(|_| BenchError::Thread)?.map_err(failed)? {
+        let Ok(times) = task else { return Err(BenchError::Thread) };
+        for time in times.map_err(failed)? {
             all.push(time);
             count += 1;
         }

@@ -107,7 +107,7 @@ pub(crate) fn compact(shared: &Shared, params: &Value) -> Result<Value, ErrorSha
     let keep = params["maxLines"].as_u64().unwrap_or(COMPACT_LINES);
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
     let done =
-        found.sessions.compact(id, keep, shared.now()).map_err(|error| unavailable(&error))?;
+        found.sessions.compact(id, keep, Shared::now()).map_err(|error| unavailable(&error))?;
     let mut answer = json!({ "ok": true, "key": found.key, "compacted": done.is_some() });
     if let Some((archived, kept)) = done {
         answer["archived"] = json!(archived.to_string_lossy());
