@@ -22,6 +22,7 @@ pub mod host_call;
 pub mod host_exec;
 pub mod host_files;
 pub mod images;
+mod kernel_text;
 mod known_places;
 pub mod lifecycle;
 pub mod machine;

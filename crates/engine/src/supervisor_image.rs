@@ -89,6 +89,7 @@ fn start(mode: &CStr) -> Result<(Child, OwnedFd), StartPenError> {
         sockets::pair(sockets::Kind::Messages).map_err(StartPenError::Prepare)?;
     let argv = [c"clawpen-supervisor", mode].map(CString::from).to_vec();
     let process = Plan::new(Image::File(program), argv, switches::switches())
+        .apart()
         .descriptor(0, null.as_fd())
         .descriptor(1, null.as_fd())
         .descriptor(2, null.as_fd())
@@ -130,20 +131,34 @@ impl Maker {
         Ok(Self { process: Some(process), socket })
     }
 
-    /// Makes a native pen and waits until it serves: whoever connects to `socket` if that listens, else the other
-    /// end of it, alone.
-    ///
-    /// Nothing is left behind on failure: the maker kills what it has made, and what it could not kill
-    /// ends when its descriptors close.
-    pub fn make(self, spec: &PenSpec, socket: BorrowedFd<'_>) -> Result<ProcessOne, StartPenError> {
+    /// Has it make a native pen, which serves whoever connects to `socket` if that listens, else the other end
+    /// of it, alone.
+    pub fn order(self, spec: &PenSpec, socket: BorrowedFd<'_>) -> Result<Ordered, StartPenError> {
         let spec = spec.to_bytes().map_err(StartPenError::Spec)?;
         let spec = memfd::sealed("clawpen-spec", &spec, memfd::Use::Read)
             .map_err(StartPenError::Prepare)?;
-        let ordered = sockets::send(self.socket.as_fd(), b"P", &[spec.as_fd(), socket]);
-        match hear(self.socket.as_fd()) {
+        let taken = sockets::send(self.socket.as_fd(), b"P", &[spec.as_fd(), socket]);
+        Ok(Ordered { maker: self, taken: taken.map(drop) })
+    }
+}
+
+/// A pen that is being made. Dropping it ends the maker; what that has begun ends with it.
+#[derive(Debug)]
+pub struct Ordered {
+    maker: Maker,
+    taken: io::Result<()>,
+}
+
+impl Ordered {
+    /// Waits until the pen serves.
+    ///
+    /// Nothing is left behind on failure: the maker kills what it has made, and what it could not kill
+    /// ends when its descriptors close.
+    pub fn wait(self) -> Result<ProcessOne, StartPenError> {
+        match hear(self.maker.socket.as_fd()) {
             // It has ended before it could take the order; what it said last says more.
             Err(StartPenError::Killed) => {
-                ordered.map_err(StartPenError::Prepare)?;
+                self.taken.map_err(StartPenError::Prepare)?;
                 Err(StartPenError::Killed)
             }
             heard => heard,
@@ -269,6 +284,10 @@ mod tests {
         assert!(!events::poll(&ended, Some(PATIENCE)).unwrap().is_empty());
     }
 
+    fn make(maker: Maker, listener: BorrowedFd<'_>) -> Result<ProcessOne, StartPenError> {
+        maker.order(&spec(), listener)?.wait()
+    }
+
     #[test]
     fn a_zygote_makes_pens_until_it_is_dropped_and_they_outlive_it() {
         let zygote = Zygote::start().unwrap();
@@ -278,7 +297,7 @@ mod tests {
             // One that is not needed ends by itself.
             drop(zygote.maker().unwrap());
             let (directory, listener) = listener();
-            let process_one = zygote.maker().unwrap().make(&spec(), listener.as_fd()).unwrap();
+            let process_one = make(zygote.maker().unwrap(), listener.as_fd()).unwrap();
             pens.push((directory, process_one));
         }
         let late = zygote.maker().unwrap();
@@ -287,7 +306,7 @@ mod tests {
         assert!(!events::poll(&ended, Some(PATIENCE)).unwrap().is_empty());
         // It was forked before, or never will be; in no case does anybody wait for ever.
         let (_directory, listener) = listener();
-        drop(late.make(&spec(), listener.as_fd()));
+        drop(make(late, listener.as_fd()));
         for (directory, process_one) in pens {
             let stream = UnixStream::connect(directory.path().join("s")).unwrap();
             let first_process = u32::try_from(process_one.pid.get()).unwrap();

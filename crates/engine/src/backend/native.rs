@@ -367,10 +367,11 @@ fn prove(
     };
     faults::reached("native.made");
     let cgroup = plan::cgroup_limits(running.leaf.as_ref(), running.pid)?;
-    let mut channel = made.stream.connect(running.pid)?;
-    let look = || Ok((facts::outside(running.pid)?, facts::own_namespaces()?));
-    let (report, looked) = channel.facts_meanwhile(look).map_err(StartFailure::Report)?;
-    let (outside, host_namespaces) = looked.map_err(StartFailure::Observe)?;
+    // While the pen looks at itself, which it was asked for before it was made.
+    let (outside, host_namespaces) = (facts::outside(running.pid)?, facts::own_namespaces()?);
+    let (channel, report) = made.asked.answers()?;
+    let report = report.map_err(StartFailure::Report)?;
+    drop(made.apart);
     let inside = facts::inside(&report)?;
     let [user, ..] = outside.status.uids;
     let observed = Observed { host_namespaces, outside: Some(outside), cgroup, inside };
