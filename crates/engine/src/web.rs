@@ -28,7 +28,7 @@ use clawpen_rules::web::wrap::{self, Shown};
 use hyper::header::{CONTENT_TYPE, HeaderMap, LOCATION};
 
 use crate::random;
-pub(crate) use cache::{Cache, Key};
+pub(crate) use cache::Cache;
 pub use error::FetchError;
 
 use body::Body;

@@ -1,6 +1,5 @@
 //! `web_fetch`: the one tool that acts outside the sandbox by itself. Policy has let it through by the time it is here.
 
-use std::future::poll_fn;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clawpen_rules::timestamp::Timestamp;
@@ -8,8 +7,7 @@ use clawpen_rules::tools::BuiltTool;
 use clawpen_rules::tools::arguments::{FetchCall, parse_fetch};
 use clawpen_rules::web::limits::{self, Limits};
 use serde_json::{Value, json};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe::Receiver;
 
 use super::desk::{ToolRequest, Turn};
 use super::failure::ToolCallError;
@@ -69,11 +67,12 @@ fn fetch(call: &FetchCall, limits: &Limits, stop: &Stop) -> Result<Fetched, Fetc
 
 /// Comes to its end when nobody waits for the answer any more.
 async fn pulled(stop: &Stop) {
-    let Ok(line) = AsyncFd::with_interest(stop.line(), Interest::READABLE) else {
+    let line = stop.line().try_clone_to_owned().and_then(Receiver::from_owned_fd);
+    let Ok(line) = line else {
         // Then the page's own time limit ends it.
         return std::future::pending().await;
     };
-    let _readable = poll_fn(|context| line.poll_read_ready(context).map_ok(drop)).await;
+    let _readable = line.readable().await;
 }
 
 /// One record: the host, never the rest of the address.

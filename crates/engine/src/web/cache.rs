@@ -14,7 +14,7 @@ const MOST: usize = 64;
 const MOST_BYTES: usize = 4 << 20;
 
 /// Whose page it is, and what was asked for.
-pub(crate) type Key = (String, FetchCall);
+type Key = (String, FetchCall);
 
 /// The pages of a door.
 #[derive(Debug, Default)]

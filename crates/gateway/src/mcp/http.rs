@@ -44,7 +44,7 @@ const IDLE: Duration = Duration::from_secs(3600);
 /// Time for the headers of the next request on a kept connection; the first one has less, see `room.rs`.
 const HEADERS: Duration = Duration::from_secs(10);
 /// A client that takes nothing of what it is sent for so long has left, whatever its machine says.
-const DEAF: Duration = Duration::from_secs(30);
+const DEAF: Duration = Duration::from_secs(20);
 /// Time for a request's body.
 const BODY: Duration = Duration::from_secs(15);
 /// Bytes of headers.

@@ -104,3 +104,78 @@ impl Limits {
 fn whole(number: f64) -> u64 {
     number as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::json5;
+    use crate::config::tree::FileId;
+
+    fn config(fetch: &str) -> Config {
+        let text = format!("{{tools: {{web: {{fetch: {{{fetch}}}}}}}}}");
+        Config::from_tree(json5::parse(&text, FileId(0)).unwrap().root, Vec::new())
+    }
+
+    #[track_caller]
+    fn check(fetch: &str, change: impl FnOnce(&mut Limits)) {
+        let mut expected = Limits::default();
+        change(&mut expected);
+        assert_eq!(resolve(&config(fetch)), expected, "{fetch}");
+    }
+
+    #[test]
+    fn what_a_config_says_holds_within_bounds() {
+        check("", |_| {});
+        check("maxChars: 1000", |limits| limits.characters = 1000);
+        check("maxChars: 99999999", |_| {});
+        check("maxChars: 1", |limits| limits.characters = 100);
+        check("maxCharsCap: 500", |limits| {
+            (limits.characters, limits.most_characters) = (500, 500)
+        });
+        check("maxResponseBytes: 1", |limits| limits.bytes = 32_000);
+        check("maxResponseBytes: 1e12", |limits| limits.bytes = 10_000_000);
+        check("maxRedirects: 0", |limits| limits.redirects = 0);
+        check("maxRedirects: 1e9", |limits| limits.redirects = 10);
+        check("timeoutSeconds: 0", |limits| limits.time = Duration::from_secs(1));
+        check("timeoutSeconds: 1e9", |limits| limits.time = Duration::from_secs(120));
+        check("cacheTtlMinutes: 0", |limits| limits.kept = Duration::ZERO);
+        check("userAgent: 'mine/1'", |limits| limits.user_agent = "mine/1".to_owned());
+        // What is no such value says nothing.
+        for odd in [
+            "maxChars: 'x'",
+            "maxChars: -1",
+            "timeoutSeconds: null",
+            "userAgent: 'a\\r\\nb: c'",
+            "userAgent: ''",
+        ] {
+            check(odd, |_| {});
+        }
+    }
+
+    #[test]
+    fn a_call_may_ask_for_less_or_more_but_not_beyond_the_cap() {
+        let limits = resolve(&config("maxChars: 1000, maxCharsCap: 5000"));
+        for (asked, shown) in [
+            (None, 1000),
+            (Some(200), 200),
+            (Some(4000), 4000),
+            (Some(u64::MAX), 5000),
+            (Some(1), 100),
+        ] {
+            assert_eq!(limits.shown(asked), shown);
+        }
+    }
+
+    #[test]
+    fn only_true_leaves_it_on() {
+        for (fetch, expected) in [
+            ("", true),
+            ("enabled: true", true),
+            ("enabled: false", false),
+            ("enabled: 'yes'", false),
+            ("enabled: null", false),
+        ] {
+            assert_eq!(is_enabled(&config(fetch)), expected, "{fetch}");
+        }
+    }
+}

@@ -43,12 +43,11 @@ pub(super) fn run(args: &InstallArgs, output: &Output) -> Result<Outcome, Comman
         }
     };
     let entry = Entry { client: args.client, name: &args.name, program, words: words(args) };
-    let text = entry.merged_with(old.as_deref()).map_err(|problem| CommandError::Question {
-        what: format!(
-            "{} {problem}; it was left as it is. Put this in by hand:\n{}",
-            safe(&place.to_string_lossy()),
-            entry.shown()
-        ),
+    let text = entry.merged_with(old.as_deref()).map_err(|problem| {
+        output.note("Put this in by hand:");
+        entry.shown().lines().for_each(|line| output.note(&safe(line)));
+        let place = safe(&place.to_string_lossy());
+        CommandError::Question { what: format!("{place} {problem}; it was left as it is") }
     })?;
     let is_new = old.as_deref() != Some(text.as_str());
     let backup = match (&old, args.dry_run || !is_new) {
