@@ -22,7 +22,8 @@ fuzz_target!(|input: &[u8]| {
         }
     }
     let hosts = vec!["pen.example".to_owned()];
-    let guard = Guard::new(TOKEN, hosts, vec!["https://app.example".to_owned()]).expect("a good token");
+    let guard =
+        Guard::new(TOKEN, hosts, vec!["https://app.example".to_owned()]).expect("a good token");
     if guard.check(&request).is_err() {
         return;
     }
@@ -33,9 +34,15 @@ fuzz_target!(|input: &[u8]| {
     };
     assert!(one("authorization").ends_with(TOKEN));
     let host = one("host");
-    let name = host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(host.as_str(), |(name, _)| name);
+    let name = host
+        .rsplit_once(':')
+        .filter(|(_, port)| port.parse::<u16>().is_ok())
+        .map_or(host.as_str(), |(name, _)| name);
     let name = name.rsplit_once('@').map_or(name, |(_, name)| name);
-    assert!(["localhost", "127.0.0.1", "[::1]", "pen.example"].contains(&name.trim_end_matches(':')), "{host}");
+    assert!(
+        ["localhost", "127.0.0.1", "[::1]", "pen.example"].contains(&name.trim_end_matches(':')),
+        "{host}"
+    );
     for origin in request.headers().get_all("origin") {
         assert_eq!(origin.as_bytes(), b"https://app.example");
     }

@@ -14,6 +14,8 @@ fuzz_target!(|input: &[u8]| {
         assert!(page.text.len() <= text.len() * 4 + 70_000);
         let shown = wrap::clean(&page.text, 1_000);
         assert!(shown.text.chars().count() <= 1_000);
-        assert!(!shown.text.contains("<<<WEB_CONTENT") && !shown.text.contains("<<<END_WEB_CONTENT"));
+        assert!(
+            !shown.text.contains("<<<WEB_CONTENT") && !shown.text.contains("<<<END_WEB_CONTENT")
+        );
     }
 });
