@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clawpen_tests::home::Home;
@@ -202,6 +203,7 @@ impl Http {
 pub(crate) struct Session<'a> {
     door: &'a Http,
     id: String,
+    next: AtomicU64,
 }
 
 impl Http {
@@ -210,7 +212,7 @@ impl Http {
         let mut params = hello();
         params["clientInfo"]["name"] = json!(client);
         let first = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
-        let mut session = Session { door: self, id: String::new() };
+        let mut session = Session { door: self, id: String::new(), next: AtomicU64::new(1) };
         let (status, answer) = self.raw(session.request(&first.to_string()).as_bytes());
         assert_eq!(status, 200, "{answer}");
         let id = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
@@ -219,6 +221,15 @@ impl Http {
         let (status, answer) = self.raw(session.request(&next.to_string()).as_bytes());
         assert_eq!(status, 202, "{answer}");
         session
+    }
+
+    /// Connections that the door has open.
+    pub(crate) fn connections(&self) -> usize {
+        let ours = format!(":{:04X}", self.address.port());
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let rows = table.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
+        // Local address, remote address, state; 01 is established.
+        rows.filter(|row| row[1].ends_with(&ours) && row[3] == "01").count()
     }
 
     /// Descriptors that the door has open.
@@ -258,12 +269,13 @@ impl Session<'_> {
     /// One tool call.
     pub(crate) fn call(&self, tool: &str, arguments: &Value) -> Value {
         let params = json!({ "name": tool, "arguments": arguments });
-        let ask = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params });
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let ask = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
         let (status, answer) = self.door.raw(self.request(&ask.to_string()).as_bytes());
         assert_eq!(status, 200, "{answer}");
         let messages = answer.lines().filter_map(|line| line.strip_prefix("data: "));
         let mut messages = messages.filter_map(|data| serde_json::from_str::<Value>(data).ok());
-        messages.find(|message| message["id"] == 7).unwrap()["result"].clone()
+        messages.find(|message| message["id"] == id).unwrap()["result"].clone()
     }
 }
 

@@ -253,20 +253,15 @@ fn only_a_policy_that_names_it_opens_it() {
         let tools = listed["result"]["tools"].as_array().unwrap();
         let found = tools.iter().find(|tool| tool["name"] == "web_fetch");
         assert_eq!(found.is_some(), is_offered, "{config}");
-        match found {
-            Some(tool) => {
-                assert_eq!(tool["inputSchema"]["required"], json!(["url"]));
-                assert_eq!(tool["inputSchema"]["properties"]["maxChars"]["minimum"], 100);
-                assert_eq!(
-                    tool["inputSchema"]["properties"]["extractMode"]["enum"],
-                    json!(["markdown", "text"])
-                );
-                assert_eq!(tool["annotations"]["openWorldHint"], true);
-            }
-            None => {
-                let refused = pipes.call("web_fetch", json!({ "url": "http://site.example/" }));
-                assert_eq!(refused["structuredContent"]["code"], "policy", "{refused}");
-            }
+        if let Some(tool) = found {
+            let schema = &tool["inputSchema"];
+            assert_eq!(schema["required"], json!(["url"]));
+            assert_eq!(schema["properties"]["maxChars"]["minimum"], 100);
+            assert_eq!(schema["properties"]["extractMode"]["enum"], json!(["markdown", "text"]));
+            assert_eq!(tool["annotations"]["openWorldHint"], true);
+        } else {
+            let refused = pipes.call("web_fetch", json!({ "url": "http://site.example/" }));
+            assert_eq!(refused["structuredContent"]["code"], "policy", "{refused}");
         }
     }
 }

@@ -135,16 +135,14 @@ fn answer(call: &FetchCall, page: &Fetched, origin: Origin) -> Answer {
             members.insert("cached".to_owned(), Value::Bool(true));
         }
     }
-    let mut shown = text.clone();
+    let mut shown = vec![text.clone()];
     if *is_cut {
-        shown.push_str(&format!(
-            "\n[Showing {length} of {whole_length} characters. For more, call again with a larger maxChars.]"
+        shown.push(format!(
+            "[Showing {length} of {whole_length} characters. For more, call again with a larger maxChars.]"
         ));
     }
-    if let Some(warning) = warning {
-        shown.push_str(&format!("\n[Incomplete: {warning}.]"));
-    }
-    Answer::text(shown, details)
+    shown.extend(warning.iter().map(|warning| format!("[Incomplete: {warning}.]")));
+    Answer::text(shown.join("\n"), details)
 }
 
 fn now() -> Timestamp {

@@ -140,26 +140,35 @@ mod tests {
         packed.finish().unwrap()
     }
 
+    /// What comes out of these bytes, if the answer was `Whole` or had more.
     #[track_caller]
-    fn check(packed: &[u8], source_is_cut: bool, expected: Option<(&[u8], bool)>) {
-        let source = Body { bytes: packed.to_vec(), is_cut: source_is_cut };
+    fn check(packed: &[u8], source: Source, expected: Option<(&[u8], Source)>) {
+        let source = Body { bytes: packed.to_vec(), is_cut: source == Source::Cut };
         let body = unpack(MultiGzDecoder::new(packed), (&source, 8)).ok();
-        let expected = expected.map(|(bytes, is_cut)| Body { bytes: bytes.to_vec(), is_cut });
+        let expected =
+            expected.map(|(bytes, end)| Body { bytes: bytes.to_vec(), is_cut: end == Source::Cut });
         assert_eq!(body, expected);
+    }
+
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Source {
+        Whole,
+        Cut,
     }
 
     #[test]
     fn unpacking_stops_at_the_cap() {
-        check(&gzip(b"short"), false, Some((b"short", false)));
-        check(&gzip(b"exactly8"), false, Some((b"exactly8", false)));
-        check(&gzip(&[b'x'; 100_000]), false, Some((b"xxxxxxxx", true)));
+        use Source::{Cut, Whole};
+        check(&gzip(b"short"), Whole, Some((b"short", Whole)));
+        check(&gzip(b"exactly8"), Whole, Some((b"exactly8", Whole)));
+        check(&gzip("x".repeat(100_000).as_bytes()), Whole, Some((b"xxxxxxxx", Cut)));
         let mut two = gzip(b"ab");
         two.extend(gzip(b"cd"));
-        check(&two, false, Some((b"abcd", false)));
-        check(b"no gzip", false, None);
+        check(&two, Whole, Some((b"abcd", Whole)));
+        check(b"no gzip", Whole, None);
         let half = gzip(b"short");
-        check(&half[..half.len() - 4], false, None);
-        check(&half[..half.len() - 4], true, Some((b"short", true)));
+        check(&half[..half.len() - 4], Whole, None);
+        check(&half[..half.len() - 4], Cut, Some((b"short", Cut)));
     }
 
     #[test]

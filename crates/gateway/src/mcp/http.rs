@@ -7,7 +7,7 @@
 //! Nothing of a body is read before the caller has shown the token. A name that is no name of this machine is refused
 //! even with it: a page in a browser can make that name lead here.
 
-pub mod guard;
+mod guard;
 mod room;
 pub mod token;
 

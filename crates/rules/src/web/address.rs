@@ -185,6 +185,10 @@ mod tests {
         ] {
             check(open, None);
         }
+    }
+
+    #[test]
+    fn whatever_is_set_aside_in_ipv4_is_refused_with_its_reason() {
         for (shut, reason) in [
             ("0.0.0.0", Refused::Unspecified),
             ("0.1.2.3", Refused::Unspecified),
@@ -212,6 +216,14 @@ mod tests {
             ("239.255.255.255", Refused::Multicast),
             ("240.0.0.1", Refused::SetAside),
             ("255.255.255.255", Refused::SetAside),
+        ] {
+            check(shut, Some(reason));
+        }
+    }
+
+    #[test]
+    fn whatever_is_not_global_in_ipv6_is_refused_with_its_reason() {
+        for (shut, reason) in [
             ("::", Refused::Unspecified),
             ("::1", Refused::Loopback),
             ("::7f00:1", Refused::Embedded),
@@ -289,7 +301,8 @@ mod tests {
         #[test]
         fn no_ipv4_address_hides_in_an_ipv6_one(bits: u32, high: u16) {
             let four = Ipv4Addr::from_bits(bits);
-            let [a, b] = [(bits >> 16) as u16, (bits & 0xffff) as u16];
+            let [w, x, y, z] = four.octets();
+            let (a, b) = (u16::from_be_bytes([w, x]), u16::from_be_bytes([y, z]));
             for six in [
                 four.to_ipv6_mapped(),
                 four.to_ipv6_compatible(),

@@ -130,7 +130,7 @@ mod tests {
         check("maxChars: 99999999", |_| {});
         check("maxChars: 1", |limits| limits.characters = 100);
         check("maxCharsCap: 500", |limits| {
-            (limits.characters, limits.most_characters) = (500, 500)
+            (limits.characters, limits.most_characters) = (500, 500);
         });
         check("maxResponseBytes: 1", |limits| limits.bytes = 32_000);
         check("maxResponseBytes: 1e12", |limits| limits.bytes = 10_000_000);

@@ -67,15 +67,13 @@ fn without_marks(text: &str) -> String {
         clean.push_str(before);
         let run: usize = from.chars().take_while(|one| is_angle(*one)).map(char::len_utf8).sum();
         let (angles, after) = from.split_at(run);
-        match (angles.chars().count() > 1).then(|| mark_length(after)).flatten() {
-            Some(length) => {
-                clean.push_str(REMOVED);
-                rest = after.get(length..).unwrap_or_default();
-            }
-            None => {
-                clean.push_str(angles);
-                rest = after;
-            }
+        let mark = (angles.chars().count() > 1).then(|| mark_length(after)).flatten();
+        if let Some(length) = mark {
+            clean.push_str(REMOVED);
+            rest = after.get(length..).unwrap_or_default();
+        } else {
+            clean.push_str(angles);
+            rest = after;
         }
     }
     clean.push_str(rest);

@@ -272,8 +272,9 @@ fn answer(stream: &mut TcpStream, path: &str, files: &Path) -> std::io::Result<(
         }
         "/endless" => {
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n")?;
+            let block = "x".repeat(65_536).into_bytes();
             loop {
-                stream.write_all(&[b'x'; 65_536])?;
+                stream.write_all(&block)?;
             }
         }
         "/slow" => {

@@ -140,15 +140,12 @@ pub(super) fn decode(text: &str) -> String {
         decoded.push_str(before);
         let near = from.bytes().take(LONGEST).position(|byte| byte == b';');
         let known = near.and_then(|end| Some((one(from.get(1..end)?)?, end + 1)));
-        match known {
-            Some((character, length)) => {
-                decoded.push_str(&character);
-                rest = from.get(length..).unwrap_or_default();
-            }
-            None => {
-                decoded.push('&');
-                rest = from.get(1..).unwrap_or_default();
-            }
+        if let Some((character, length)) = known {
+            decoded.push_str(&character);
+            rest = from.get(length..).unwrap_or_default();
+        } else {
+            decoded.push('&');
+            rest = from.get(1..).unwrap_or_default();
         }
     }
     decoded.push_str(rest);
