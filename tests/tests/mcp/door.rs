@@ -216,7 +216,7 @@ impl Http {
         let (status, answer) = self.raw(session.request(&first.to_string()).as_bytes());
         assert_eq!(status, 200, "{answer}");
         let id = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
-        session.id = id.unwrap().trim().to_owned();
+        id.unwrap().trim().clone_into(&mut session.id);
         let next = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         let (status, answer) = self.raw(session.request(&next.to_string()).as_bytes());
         assert_eq!(status, 202, "{answer}");
