@@ -14,6 +14,7 @@ mod ask;
 mod desk;
 mod exec;
 mod failure;
+mod fetch;
 mod manage;
 mod policy;
 mod process;

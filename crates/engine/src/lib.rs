@@ -37,5 +37,6 @@ pub mod supervisor_image;
 pub mod terminal;
 pub mod tools;
 pub mod transfer;
+pub mod web;
 pub mod workspaces;
 pub mod yard;

@@ -31,4 +31,5 @@ mod spelling;
 pub mod timestamp;
 pub mod tool_policy;
 pub mod tools;
+pub mod web;
 pub mod workspace;

@@ -5,4 +5,7 @@
 mod attacks;
 mod clients;
 mod door;
+mod kills;
+mod load;
 mod policy;
+mod web;

@@ -25,10 +25,11 @@ use super::failure::ToolCallError;
 use super::ready::{Missing, Ready, Sessions};
 use super::runs::Runs;
 use super::stop::Stop;
-use super::{About, Keeping, Prepared, Tally, Target, exec, policy, process, record};
+use super::{About, Keeping, Prepared, Tally, Target, exec, fetch, policy, process, record};
 use crate::audit::{Door, Verdict};
 use crate::config_store::{self, Store};
 use crate::tools::{Answer, Settings, ToolError, Tools};
+use crate::web::Cache;
 use crate::yard::Yard;
 
 /// Yards kept open for the next calls.
@@ -94,6 +95,7 @@ pub struct Desk {
     yards: Mutex<Vec<Yard>>,
     sessions: Sessions,
     runs: Runs,
+    pages: Cache,
 }
 
 #[derive(Debug)]
@@ -111,6 +113,7 @@ pub(super) struct Turn<'a> {
     pub(super) prepared: &'a Prepared,
     pub(super) layers: &'a Layers,
     pub(super) runs: &'a Runs,
+    pub(super) pages: &'a Cache,
     pub(super) door: Door,
 }
 
@@ -176,13 +179,14 @@ impl Desk {
             yards: Mutex::default(),
             sessions: Sessions::default(),
             runs: Runs::default(),
+            pages: Cache::default(),
         }
     }
 
     /// The tools that a session is offered.
     pub fn offered(&self, who: &Who) -> Result<Vec<BuiltTool>, ToolCallError> {
         match self.sessions.get(who, || self.store()) {
-            Ok(ready) => Ok(policy::offered(&ready.layers)),
+            Ok(ready) => Ok(policy::offered(&ready.layers, &ready.store)),
             Err(Missing::Config(error)) => Err(error),
             Err(Missing::Session(_, error)) => Err(error.into()),
         }
@@ -285,8 +289,10 @@ impl Desk {
             }
         };
         let Ready { store, prepared, layers, .. } = &*ready;
-        let (runs, door) = (&self.runs, self.door);
-        self.with_yard(store, |yard| job(&Turn { who, store, yard, prepared, layers, runs, door }))
+        let (runs, pages, door) = (&self.runs, &self.pages, self.door);
+        self.with_yard(store, |yard| {
+            job(&Turn { who, store, yard, prepared, layers, runs, pages, door })
+        })
     }
 }
 
@@ -318,6 +324,7 @@ impl Turn<'_> {
             BuiltTool::File(tool) => self.file_tool(tool, request.arguments),
             BuiltTool::Exec => exec::run(self, request),
             BuiltTool::Process => process::run(self, request),
+            BuiltTool::WebFetch => fetch::run(self, request),
         }
     }
 

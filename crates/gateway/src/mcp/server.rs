@@ -1,6 +1,7 @@
 //! One client's server: its session, its tools, its files.
 
 use std::fmt::Write as _;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use clawpen_engine::call::{Quiet, Stop, ToolCallError, ToolRequest, Watch, Who};
@@ -9,10 +10,11 @@ use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
-    Resource, ResourceContents, ResourceTemplate, ServerCapabilities, ServerConfig,
+    ProgressNotificationParam, ProgressToken, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Resource, ResourceContents, ResourceTemplate, ServerCapabilities,
+    ServerConfig,
 };
-use rmcp::service::{RequestContext, RoleServer};
+use rmcp::service::{Peer, RequestContext, RoleServer};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -112,6 +114,9 @@ impl Server {
         });
         tokio::pin!(call);
         let mut is_open = true;
+        // At most one notification is on its way, and nothing waits for it: a client that takes none still gets its
+        // result, and can still cancel.
+        let mut note = Note::None;
         let done = loop {
             tokio::select! {
                 done = &mut call => break done?,
@@ -119,18 +124,45 @@ impl Server {
                     is_open = false;
                     leaving.0.pull();
                 }
-                Some(piece) = from.recv() => {
+                () = note.sent() => note = Note::None,
+                Some(piece) = from.recv(), if note.is_none() => {
                     if let Some(token) = &token {
-                        let Piece { written, text } = piece;
-                        let mut note = ProgressNotificationParam::new(token.clone(), as_float(written));
-                        note.message = Some(text);
-                        // A client that does not listen still gets its result.
-                        let _sent = context.peer.notify_progress(note).await;
+                        note = Note::new(context.peer.clone(), token.clone(), piece);
                     }
                 }
             }
         };
         Ok(answer::result(done))
+    }
+}
+
+/// A notification on its way to a client.
+enum Note {
+    None,
+    Sending(Pin<Box<dyn Future<Output = ()> + Send>>),
+}
+
+impl Note {
+    fn new(peer: Peer<RoleServer>, token: ProgressToken, piece: Piece) -> Self {
+        let Piece { written, text } = piece;
+        let mut note = ProgressNotificationParam::new(token, as_float(written));
+        note.message = Some(text);
+        Self::Sending(Box::pin(async move {
+            // A client that does not listen still gets its result.
+            let _sent = peer.notify_progress(note).await;
+        }))
+    }
+
+    const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// Comes to its end when the notification was taken; never if there is none.
+    async fn sent(&mut self) {
+        match self {
+            Self::None => std::future::pending().await,
+            Self::Sending(sending) => sending.await,
+        }
     }
 }
 
