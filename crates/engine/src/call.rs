@@ -14,6 +14,7 @@ mod ask;
 mod desk;
 mod exec;
 mod failure;
+mod host;
 mod manage;
 mod policy;
 mod process;
@@ -55,8 +56,10 @@ use crate::registry::{Identity, Kind, NewRow, Row};
 use crate::workspaces::{self, Ready, Released, WorkspaceError, Workspaces};
 use crate::yard::Yard;
 
+pub use ask::{PassingOn, Pending};
 pub use desk::{Desk, Quiet, ToolRequest, Watch, Who};
-pub use failure::{NeedsApproval, ToolCallError};
+pub use failure::{NotApproved, ToolCallError};
+pub use manage::Job;
 pub use stop::Stop;
 
 pub use record::{About, Counted, Tally, refusal as record_refusal};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clawpen_rules::approval::Coverage;
 use clawpen_rules::approval::answer::{Denied, Looks, Settled, Word};
-use clawpen_rules::approval::resolver::{McpWord, Place, Resolver, Speaker, WhyNot};
+use clawpen_rules::approval::resolver::{Elicitation, McpWord, Place, Resolver, Speaker, WhyNot};
 use clawpen_rules::exec_host::Security;
 
 use super::place::From as Start;
@@ -219,7 +219,8 @@ fn b23_an_agent_is_not_heard_and_that_is_recorded() {
     let broker = world.broker();
     let id = broker.request(&world.ask("true")).unwrap();
     let agent = Speaker::Agent { session: "agent:main:main".to_owned() };
-    let model = Speaker::McpClient { client: "editor".to_owned(), word: McpWord::Called };
+    let (client, goes) = ("editor".to_owned(), Elicitation::Host);
+    let model = Speaker::McpClient { client, word: McpWord::Called, goes };
     for (speaker, place, why) in [
         (agent, Place::Host, WhyNot::Agent),
         (model, Place::Connection, WhyNot::Agent),
