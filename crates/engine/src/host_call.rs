@@ -252,7 +252,8 @@ fn unasked(
         host.policy.security().value,
         host.policy.ask().value
     );
-    let mut record = blank(call, answer, Verdict::Allowed, &format!("starts on the host: {reason}"));
+    let mut record =
+        blank(call, answer, Verdict::Allowed, &format!("starts on the host: {reason}"));
     broker.database.audit().append(&record, broker.clock.now().wall)?;
     let start = Instant::now();
     let ran = host_exec::run(&frozen.plan, &programs, call.limits, attendant);
@@ -302,7 +303,10 @@ fn note_use(
     let _noted = broker.approvals.edit(|file| {
         let noted = used.iter().map(|(pattern, path)| {
             let resolved_path = Some(*path);
-            file.record_use(&key, &Use { pattern, command: call.question.text, resolved_path, now_ms })
+            file.record_use(
+                &key,
+                &Use { pattern, command: call.question.text, resolved_path, now_ms },
+            )
         });
         let noted: Vec<Change> = noted.collect();
         if noted.contains(&Change::Changed) { Change::Changed } else { Change::Unchanged }

@@ -376,7 +376,8 @@ impl Run<'_> {
             }
             for source in happened {
                 if let Source::Keeper(index) = source
-                    && let (Some(keeper), Some(ended)) = (keepers.0.get(index), ended.get_mut(index))
+                    && let (Some(keeper), Some(ended)) =
+                        (keepers.0.get(index), ended.get_mut(index))
                     && let Some(status) = keeper.hear()?
                 {
                     *ended = true;

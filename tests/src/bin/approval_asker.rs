@@ -11,14 +11,14 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clawpen_engine::approvals_file::ApprovalsStore;
 use clawpen_engine::audit::Door;
+use clawpen_engine::broker::Id;
 use clawpen_engine::broker::{Asker, Broker};
 use clawpen_engine::clock::SystemClock;
 use clawpen_engine::config_store;
-use clawpen_engine::database::Database;
 use clawpen_engine::config_store::Store;
+use clawpen_engine::database::Database;
 use clawpen_engine::exec_question::{self, CallFacts, CommandAnswer, CommandQuestion};
 use clawpen_engine::explain::Question;
-use clawpen_engine::broker::Id;
 use clawpen_engine::host_call::{self, Attendant, Called, HostCall, Waiting};
 use clawpen_engine::host_exec::{Errors, Limits, Observer};
 

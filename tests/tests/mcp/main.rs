@@ -2,7 +2,11 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test without its set-up cannot go on")]
 
+mod approvals;
 mod attacks;
+mod classes;
 mod clients;
 mod door;
+mod golden;
 mod policy;
+mod talk;

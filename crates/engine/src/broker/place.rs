@@ -89,7 +89,8 @@ fn clients() -> Vec<(u32, u64)> {
 /// The words that a process was started with.
 fn words_of(pid: u32) -> Option<Vec<String>> {
     let text = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let words = text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+    let words =
+        text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
     Some(words.collect())
 }
 

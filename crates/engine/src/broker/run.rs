@@ -7,8 +7,8 @@ use clawpen_rules::approval::answer::{Denied, Settled};
 use clawpen_rules::approval::run_form::Frozen;
 use clawpen_rules::command::{PlanHash, ProgramFiles};
 
-use super::row::{self, Approval, Id, Outcome, State};
 use super::asking::{self, Ask};
+use super::row::{self, Approval, Id, Outcome, State};
 use super::{Broker, BrokerError, settle};
 use crate::audit::{self, Ending, Verdict};
 use crate::faults;
@@ -70,12 +70,7 @@ fn chain(error: &RunError) -> String {
 impl Broker<'_> {
     /// Runs the plan of an approval that was allowed. Every file and the directory are compared with
     /// the plan right before; a difference refuses, and the approval is used up all the same.
-    pub fn run(
-        &self,
-        id: &Id,
-        frozen: &Frozen,
-        means: Means<'_>,
-    ) -> Result<Ran, BrokerError> {
+    pub fn run(&self, id: &Id, frozen: &Frozen, means: Means<'_>) -> Result<Ran, BrokerError> {
         if let Err(why) = self.claim(id, Some(frozen.plan.hash()))? {
             return Ok(Ran::Refused(why));
         }

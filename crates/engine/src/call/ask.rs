@@ -13,10 +13,10 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use clawpen_rules::approval::{Coverage, Decision};
 use clawpen_rules::approval::answer::{Denied, Looks, Settled};
 use clawpen_rules::approval::in_sandbox::InSandbox;
 use clawpen_rules::approval::resolver::RunPlace;
+use clawpen_rules::approval::{Coverage, Decision};
 use clawpen_rules::command::{escape, fenced};
 use clawpen_rules::exec_host::{self, Security};
 use clawpen_rules::tools::arguments::ExecCall;
@@ -267,9 +267,7 @@ pub(super) fn not_approved(id: &Id, why: &NotRun, timeout: Duration) -> ToolCall
         NotRun::Used(_) | NotRun::NotTheAsker => {
             (format!("it was not run: {why}"), again.to_owned(), "approval-used")
         }
-        NotRun::OtherPlan => {
-            (format!("it was not run: {why}"), again.to_owned(), "approval-stale")
-        }
+        NotRun::OtherPlan => (format!("it was not run: {why}"), again.to_owned(), "approval-stale"),
         NotRun::Run(_) => (
             format!("it was allowed and then not run: {why}"),
             format!("if that is no surprise, {again}"),

@@ -56,8 +56,8 @@ pub(super) fn run(turn: &Turn<'_>, request: &mut ToolRequest<'_>) -> Result<Answ
     let call = arguments::parse_exec(&tools_json::arguments(request.arguments))
         .map_err(|error| refused(error.into()))?;
     let view = (turn.store, turn.prepared);
-    let elevation = elevation(view, turn.who, call.aim.elevated)
-        .map_err(|error| refused(error.into()))?;
+    let elevation =
+        elevation(view, turn.who, call.aim.elevated).map_err(|error| refused(error.into()))?;
     let explanation = turn.prepared.explanation.clone();
     let question = CommandQuestion {
         text: &call.command,

@@ -72,8 +72,7 @@ pub(super) fn run(
     let place = RunPlace::Host;
     let mut attending = Attending::new(turn, (call, question), request, (prompt, place));
     let start = Instant::now();
-    let called =
-        host_call::run_answered(turn.store, &broker, (&host_call, answer), &mut attending);
+    let called = host_call::run_answered(turn.store, &broker, (&host_call, answer), &mut attending);
     let is_cancelled = attending.request.stop.is_pulled();
     let (output, is_cut) = attending.tail.finish();
     let ran = Ran { cwd, output, is_cut, timeout, warnings, time: start.elapsed() };

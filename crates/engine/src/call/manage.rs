@@ -16,9 +16,9 @@ use super::{OpenError, policy, prepare};
 use crate::audit::{Call, Reason, Verdict};
 use crate::config_store::Store;
 use crate::explain::{self, Question};
-use crate::random;
 use crate::lifecycle::current::Currents;
 use crate::lifecycle::{Condition, EnsureError, Listed, Origin};
+use crate::random;
 use crate::registry::{InFlight, Kind};
 
 /// What can be asked for.
@@ -53,9 +53,8 @@ impl Desk {
     pub fn open_jobs(&self, who: &Who) -> Result<Vec<Job>, ToolCallError> {
         let store = self.store()?;
         let (_, layers) = standing(&store, who)?;
-        let is_open = |job: &Job| {
-            tool_policy::decide_switched(&layers, &Tool::core(job.name())).is_allowed()
-        };
+        let is_open =
+            |job: &Job| tool_policy::decide_switched(&layers, &Tool::core(job.name())).is_allowed();
         Ok(Job::ALL.into_iter().filter(is_open).collect())
     }
 
@@ -71,7 +70,9 @@ impl Desk {
             }
         };
         let (verdict, reason) = match &blocked {
-            None => (Verdict::Allowed, "the door was opened with it, and no rule closes it".to_owned()),
+            None => {
+                (Verdict::Allowed, "the door was opened with it, and no rule closes it".to_owned())
+            }
             Some(error) => (Verdict::Refused, error.for_model()),
         };
         let call = Call {
@@ -155,11 +156,8 @@ impl Desk {
 
 /// What is decided about a session, also where it can have no sandbox, and the layers that its tools are under.
 fn standing(store: &Store, who: &Who) -> Result<(Explanation, Layers), ToolCallError> {
-    let question = Question {
-        agent: who.agent.as_deref(),
-        session: who.session.as_deref(),
-        channels: &[],
-    };
+    let question =
+        Question { agent: who.agent.as_deref(), session: who.session.as_deref(), channels: &[] };
     let explanation = explain::explain(store, &question)?;
     let layers = match explanation.placement {
         Placement::Sandboxed(_) => explanation.layers.clone(),

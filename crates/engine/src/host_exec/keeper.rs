@@ -51,8 +51,7 @@ pub(super) fn start(wanted: &Wanted<'_>) -> Result<Keeper, SpawnError> {
     let null = events::open_null().map_err(at_clone)?;
     let (door, theirs) = sockets::pair(sockets::Kind::Messages).map_err(at_clone)?;
     let kind = if wanted.path.is_some() { c"path" } else { c"file" };
-    let mut argv: Vec<CString> =
-        [c"clawpen-supervisor", c"keep", kind].map(CString::from).to_vec();
+    let mut argv: Vec<CString> = [c"clawpen-supervisor", c"keep", kind].map(CString::from).to_vec();
     argv.extend(wanted.path.clone());
     argv.extend(wanted.words.iter().cloned());
     let mut plan = Plan::new(Image::File(supervisor), argv, wanted.environment.to_vec())
@@ -87,7 +86,8 @@ impl Keeper {
         match self.receive(&mut buffer).map_err(at_clone)? {
             [b'r'] => Ok(()),
             [b'f', rest @ ..] => {
-                let number = |at: usize| -> Option<[u8; 4]> { rest.get(at..at + 4)?.try_into().ok() };
+                let number =
+                    |at: usize| -> Option<[u8; 4]> { rest.get(at..at + 4)?.try_into().ok() };
                 let step = number(0).map(u32::from_le_bytes);
                 let step = STEPS.into_iter().find(|known| Some(*known as u32) == step);
                 let cause = number(4).map(i32::from_le_bytes);

@@ -171,7 +171,8 @@ impl Traced {
                 WaitStatus::Stopped(pid, signal) if pid == self.pid && signal == DONE => break,
                 WaitStatus::PtraceEvent(pid, _, event) => {
                     if event == nix::libc::PTRACE_EVENT_EXEC {
-                        started.extend(Some(program_of(pid)?).filter(|started| !is_keeper(started)));
+                        started
+                            .extend(Some(program_of(pid)?).filter(|started| !is_keeper(started)));
                     }
                     go_on(pid, None)?;
                 }
