@@ -154,8 +154,12 @@ fn meant(yard: &Yard, row: &Row) -> Meant {
     };
     let command = expected["enforcedCommand"].as_str().or(expected["execCommand"].as_str());
     match command {
-        Some(command) if is_allowed && command.starts_with('\'') => Meant::Runs(programs(command)),
-        Some(command) if is_allowed => Meant::RunsByShell(command.to_owned()),
+        Some(command) if is_allowed => match programs(command).as_slice() {
+            [words] if words.iter().any(|word| word == "-c") => {
+                Meant::RunsByShell(words.last().cloned().unwrap_or_default())
+            }
+            programs => Meant::Runs(programs.to_vec()),
+        },
         Some(_) | None => Meant::IsNotRun,
     }
 }

@@ -158,28 +158,7 @@ impl OwnConfig {
                 || Setting::new(false, Origin::built_in("defaults.askInSandbox")),
                 |(at, origin)| Setting::new(at.node.as_bool() != Some(false), origin),
             );
-        let approvals = ApprovalSettings {
-            timeout: pick_in(&layers, "approvals", "timeoutSec")
-                .and_then(|(at, origin)| {
-                    // Nobody can answer within no time at all, so that is a second.
-                    let seconds = whole(at.node.as_number()?).max(1);
-                    Some(Setting::new(Duration::from_secs(seconds), origin))
-                })
-                .unwrap_or_else(|| {
-                    let origin = Origin::built_in("defaults.approvals.timeoutSec");
-                    Setting::new(Duration::from_secs(APPROVAL_SECONDS), origin)
-                }),
-            elicitation: pick_in(&layers, "approvals", "elicitation")
-                // What cannot be read is nobody's word.
-                .map(|(at, origin)| {
-                    let word = at.node.as_str().and_then(Elicitation::parse);
-                    Setting::new(word.unwrap_or(Elicitation::Off), origin)
-                })
-                .unwrap_or_else(|| {
-                    let origin = Origin::built_in("defaults.approvals.elicitation");
-                    Setting::new(Elicitation::Sandbox, origin)
-                }),
-        };
+        let approvals = approvals(&layers);
         let implicit_tool_grants = pick("implicitToolGrants")
             .and_then(|(at, origin)| Some(Setting::new(at.node.as_bool()?, origin)))
             .unwrap_or_else(|| {
@@ -215,6 +194,31 @@ impl OwnConfig {
             workspaces,
         }
     }
+}
+
+/// `approvals`.
+fn approvals(layers: &[(Layer, Option<At<'_>>)]) -> ApprovalSettings {
+    let timeout = pick_in(layers, "approvals", "timeoutSec").and_then(|(at, origin)| {
+        // Nobody can answer within no time at all, so that is a second.
+        let seconds = whole(at.node.as_number()?).max(1);
+        Some(Setting::new(Duration::from_secs(seconds), origin))
+    });
+    let usual = || {
+        let origin = Origin::built_in("defaults.approvals.timeoutSec");
+        Setting::new(Duration::from_secs(APPROVAL_SECONDS), origin)
+    };
+    let elicitation = match pick_in(layers, "approvals", "elicitation") {
+        // What cannot be read is nobody's word.
+        Some((at, origin)) => {
+            let word = at.node.as_str().and_then(Elicitation::parse);
+            Setting::new(word.unwrap_or(Elicitation::Off), origin)
+        }
+        None => {
+            let origin = Origin::built_in("defaults.approvals.elicitation");
+            Setting::new(Elicitation::Sandbox, origin)
+        }
+    };
+    ApprovalSettings { timeout: timeout.unwrap_or_else(usual), elicitation }
 }
 
 /// `workspaces`.
