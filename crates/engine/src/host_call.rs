@@ -166,9 +166,8 @@ fn asked(
         Some(id) => id,
         None => broker.request(&ask)?,
     };
-    let came = match wait(broker, &id, attendant)? {
-        Some(came) => came,
-        None => return Ok(Called::NotRun { id, why: NotRun::Withdrawn }),
+    let Some(came) = wait(broker, &id, attendant)? else {
+        return Ok(Called::NotRun { id, why: NotRun::Withdrawn });
     };
     // What the person agreed to is fixed; whether anybody may agree to it at all may have changed.
     if let Some(reason) = refused_by_now(attendant.ask_again(), came) {

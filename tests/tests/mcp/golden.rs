@@ -143,14 +143,13 @@ fn meant(yard: &Yard, row: &Row) -> Meant {
     if is_here_document || !is_somewhere {
         return Meant::IsNotRun;
     }
-    let is_allowed = match expected["decision"].as_str() {
-        Some(decision) => decision == "run",
-        None => {
-            // Skills are nothing that this door knows of: what only they allow is refused.
-            let by_skill = expected["segmentSatisfiedBy"].to_string().contains("skills");
-            let asks = expected["requiresApproval"]["off/allowlist"] == true;
-            expected["allowlistSatisfied"] == true && !by_skill && !asks
-        }
+    let is_allowed = if let Some(decision) = expected["decision"].as_str() {
+        decision == "run"
+    } else {
+        // Skills are nothing that this door knows of: what only they allow is refused.
+        let by_skill = expected["segmentSatisfiedBy"].to_string().contains("skills");
+        let asks = expected["requiresApproval"]["off/allowlist"] == true;
+        expected["allowlistSatisfied"] == true && !by_skill && !asks
     };
     let command = expected["enforcedCommand"].as_str().or(expected["execCommand"].as_str());
     match command {

@@ -207,17 +207,17 @@ fn approvals(layers: &[(Layer, Option<At<'_>>)]) -> ApprovalSettings {
         let origin = Origin::built_in("defaults.approvals.timeoutSec");
         Setting::new(Duration::from_secs(APPROVAL_SECONDS), origin)
     };
-    let elicitation = match pick_in(layers, "approvals", "elicitation") {
-        // What cannot be read is nobody's word.
-        Some((at, origin)) => {
-            let word = at.node.as_str().and_then(Elicitation::parse);
-            Setting::new(word.unwrap_or(Elicitation::Off), origin)
-        }
-        None => {
+    let elicitation = pick_in(layers, "approvals", "elicitation").map_or_else(
+        || {
             let origin = Origin::built_in("defaults.approvals.elicitation");
             Setting::new(Elicitation::Sandbox, origin)
-        }
-    };
+        },
+        // What cannot be read is nobody's word.
+        |(at, origin)| {
+            let word = at.node.as_str().and_then(Elicitation::parse);
+            Setting::new(word.unwrap_or(Elicitation::Off), origin)
+        },
+    );
     ApprovalSettings { timeout: timeout.unwrap_or_else(usual), elicitation }
 }
 
