@@ -93,15 +93,16 @@ pub fn decide<'a>(layers: &'a Layers, tool: &Tool) -> Verdict<'a> {
     Verdict::Allowed(reason)
 }
 
-/// The same for a tool that whoever opened a door switched on by name. An allow list that is built in was written
-/// before anybody knew of such a tool, so it does not close it; whatever a person wrote does.
+/// The same for a tool that whoever opened a door switched on by name. The sandbox's built-in allow list knows no such
+/// tool, so it does not close it; whatever a person wrote, or chose as a profile, does.
 #[must_use]
 pub fn decide_switched<'a>(layers: &'a Layers, tool: &Tool) -> Verdict<'a> {
     let mut reason = AllowReason::NoAllowList;
     for layer in layers.iter() {
         match layer.decide(tool.subject()) {
             Ok(None) => {}
-            Err(BlockReason::NotListed(origin)) if origin.layer == Layer::BuiltIn => {}
+            Err(BlockReason::NotListed(origin))
+                if layer.kind == LayerKind::Sandbox && origin.layer == Layer::BuiltIn => {}
             Ok(Some(entry)) => reason = AllowReason::Listed { layer: &layer.kind, entry },
             Err(reason) => return Verdict::Blocked(Block { layer: &layer.kind, reason }),
         }

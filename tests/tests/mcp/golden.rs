@@ -152,13 +152,11 @@ fn meant(yard: &Yard, row: &Row) -> Meant {
         expected["allowlistSatisfied"] == true && !by_skill && !asks
     };
     let command = expected["enforcedCommand"].as_str().or(expected["execCommand"].as_str());
+    // Where everything may run, the text is a shell's.
+    let text = row.input["command"].as_str().unwrap();
     match command {
-        Some(command) if is_allowed => match programs(command).as_slice() {
-            [words] if words.iter().any(|word| word == "-c") => {
-                Meant::RunsByShell(words.last().cloned().unwrap_or_default())
-            }
-            programs => Meant::Runs(programs.to_vec()),
-        },
+        Some(command) if is_allowed && command.starts_with('\'') => Meant::Runs(programs(command)),
+        None if is_allowed && expected["decision"] == "run" => Meant::RunsByShell(text.to_owned()),
         Some(_) | None => Meant::IsNotRun,
     }
 }

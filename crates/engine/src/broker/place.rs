@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 
 use clawpen_rules::approval::resolver::{Place, Resolver, Speaker};
 
@@ -69,12 +70,14 @@ impl Broker<'_> {
 /// The processes that MCP doors were started by. Over HTTP there is none: whoever opens such a door is no agent.
 fn clients() -> Vec<(u32, u64)> {
     let Ok(listed) = fs::read_dir("/proc") else { return Vec::new() };
+    let own = program_of(std::process::id());
     let pids = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     let parents = pids.filter_map(|pid| {
         let words = words_of(pid)?;
         let has = |wanted: &str| words.iter().skip(1).any(|word| word == wanted);
         let name = words.first()?.rsplit('/').next()?;
-        let is_door = name == "clawpen" && has("mcp") && !has("install");
+        let is_ours = name == "clawpen" || (own.is_some() && own == program_of(pid));
+        let is_door = is_ours && has("mcp") && !has("install");
         let is_http = words.iter().any(|word| word == "--http" || word.starts_with("--http="));
         let parent = process_identity::listed(pid).ok()??.parent;
         // Everybody is below the first process.
@@ -84,6 +87,11 @@ fn clients() -> Vec<(u32, u64)> {
         Some((parent, process_identity::listed(parent).ok()??.start_time))
     });
     parents.collect()
+}
+
+/// The file that a process runs.
+fn program_of(pid: u32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
 /// The words that a process was started with.
@@ -96,8 +104,8 @@ fn words_of(pid: u32) -> Option<Vec<String>> {
 
 /// Says whether a process keeps a program that a door runs on the host.
 fn is_keeper(pid: u32) -> bool {
-    let is_ours = fs::read_link(format!("/proc/{pid}/exe"))
-        .is_ok_and(|path| path.to_string_lossy().starts_with("/memfd:clawpen-supervisor"));
+    let is_ours = program_of(pid)
+        .is_some_and(|path| path.to_string_lossy().starts_with("/memfd:clawpen-supervisor"));
     is_ours && words_of(pid).is_some_and(|words| words.get(1).is_some_and(|word| word == "keep"))
 }
 
