@@ -15,6 +15,7 @@ mod desk;
 mod exec;
 mod failure;
 mod fetch;
+mod host;
 mod manage;
 mod policy;
 mod process;
@@ -56,8 +57,10 @@ use crate::registry::{Identity, Kind, NewRow, Row};
 use crate::workspaces::{self, Ready, Released, WorkspaceError, Workspaces};
 use crate::yard::Yard;
 
+pub use ask::{PassingOn, Pending};
 pub use desk::{Desk, Quiet, ToolRequest, Watch, Who};
-pub use failure::{NeedsApproval, ToolCallError};
+pub use failure::{NotApproved, ToolCallError};
+pub use manage::Job;
 pub use stop::Stop;
 
 pub use record::{About, Counted, Tally, refusal as record_refusal};

@@ -2,10 +2,14 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test without its set-up cannot go on")]
 
+mod approvals;
 mod attacks;
+mod classes;
 mod clients;
 mod door;
+mod golden;
 mod kills;
 mod load;
 mod policy;
+mod talk;
 mod web;

@@ -67,7 +67,7 @@ fn fetch(call: &FetchCall, limits: &Limits, stop: &Stop) -> Result<Fetched, Fetc
 
 /// Comes to its end when nobody waits for the answer any more.
 async fn pulled(stop: &Stop) {
-    let line = stop.line().try_clone_to_owned().and_then(Receiver::from_owned_fd);
+    let line = stop.as_fd().try_clone_to_owned().and_then(Receiver::from_owned_fd);
     let Ok(line) = line else {
         // Then the page's own time limit ends it.
         return std::future::pending().await;

@@ -4,7 +4,7 @@ use clawpen_rules::config::setting::{Layer, Origin};
 use clawpen_rules::explain::Configs;
 use clawpen_rules::session::Placement;
 use clawpen_rules::tool_policy::{
-    self, BlockReason, Layers, SandboxRefusal, Tool, Verdict, catalogue, sandbox_refusal,
+    self, Block, BlockReason, Layers, SandboxRefusal, Tool, Verdict, catalogue, sandbox_refusal,
 };
 use clawpen_rules::tools::BuiltTool;
 use clawpen_rules::web::limits;
@@ -83,12 +83,22 @@ pub(super) fn admit(
             },
         ),
     };
+    let mut text = closed(&tool, &block, (layers, store));
+    if let Some(more) = by_sandbox {
+        text.push('\n');
+        text.push_str(&more);
+    }
+    Err(ToolCallError::Closed(text))
+}
+
+/// What is said about a tool that a rule closes: rule, place and the smallest change.
+pub(super) fn closed(tool: &Tool, block: &Block<'_>, (layers, store): (&Layers, &Store)) -> String {
     let origin = match block.reason {
         BlockReason::Denied(entry) | BlockReason::DeniedWithPartner(entry) => &entry.origin,
         BlockReason::NotListed(origin) => origin,
     };
     let changes: Vec<String> =
-        tool_policy::smallest_change(layers, &tool).iter().map(ToString::to_string).collect();
+        tool_policy::smallest_change(layers, tool).iter().map(ToString::to_string).collect();
     let mut text = format!(
         "the tool `{}` is closed to this session\nRule: {block}\nWritten: {}",
         tool.name(),
@@ -98,11 +108,7 @@ pub(super) fn admit(
         text.push_str("\nSmallest change: ");
         text.push_str(&changes.join(", then "));
     }
-    if let Some(more) = by_sandbox {
-        text.push('\n');
-        text.push_str(&more);
-    }
-    Err(ToolCallError::Closed(text))
+    text
 }
 
 fn absent(tool: &Tool) -> String {

@@ -35,7 +35,7 @@ impl Stop {
     }
 
     /// Readable for good once pulled.
-    pub(super) fn line(&self) -> BorrowedFd<'_> {
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.end.as_fd()
     }
 
