@@ -24,6 +24,7 @@ use serde_json::Value;
 use super::failure::ToolCallError;
 use super::ready::{Missing, Ready, Sessions};
 use super::runs::Runs;
+use super::stock::Stock;
 use super::stop::Stop;
 use super::{About, Keeping, Prepared, Tally, Target, exec, policy, process, record};
 use crate::audit::{Door, Verdict};
@@ -94,6 +95,8 @@ pub struct Desk {
     yards: Mutex<Vec<Yard>>,
     sessions: Sessions,
     runs: Runs,
+    /// After the yards, which share its pens.
+    stock: Stock,
 }
 
 #[derive(Debug)]
@@ -176,13 +179,18 @@ impl Desk {
             yards: Mutex::default(),
             sessions: Sessions::default(),
             runs: Runs::default(),
+            stock: Stock::default(),
         }
     }
 
     /// The tools that a session is offered.
     pub fn offered(&self, who: &Who) -> Result<Vec<BuiltTool>, ToolCallError> {
         match self.sessions.get(who, || self.store()) {
-            Ok(ready) => Ok(policy::offered(&ready.layers)),
+            Ok(ready) => {
+                // Whoever asks is about to call.
+                self.stock.begins(&ready);
+                Ok(policy::offered(&ready.layers))
+            }
             Err(Missing::Config(error)) => Err(error),
             Err(Missing::Session(_, error)) => Err(error.into()),
         }
@@ -256,7 +264,9 @@ impl Desk {
         let kept = self.yards.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match kept {
             Some(yard) if yard.state_dir == store.locations.state_dir => Ok(yard),
-            Some(_) | None => Ok(Yard::open(&store.locations.state_dir)?),
+            Some(_) | None => {
+                Ok(Yard::open_beside(&store.locations.state_dir, self.stock.engines())?)
+            }
         }
     }
 
@@ -286,7 +296,12 @@ impl Desk {
         };
         let Ready { store, prepared, layers, .. } = &*ready;
         let (runs, door) = (&self.runs, self.door);
-        self.with_yard(store, |yard| job(&Turn { who, store, yard, prepared, layers, runs, door }))
+        let done = self
+            .with_yard(store, |yard| job(&Turn { who, store, yard, prepared, layers, runs, door }));
+        if done.is_ok() {
+            self.stock.called(&ready);
+        }
+        done
     }
 }
 
