@@ -307,7 +307,8 @@ fn with_host_skill(config: &str, who: Who) -> World {
 }
 
 #[test]
-fn issue_46257_skills_of_the_host_stand_in_an_agents_own_workspace_and_only_to_be_read() {
+fn issues_46257_90410_91761_105854_124555_skills_of_the_host_stand_in_an_agents_own_workspace_and_only_to_be_read()
+ {
     for who in [Who::Ourselves, Who::Ordinary] {
         let world = with_host_skill(OWN, who);
         assert_eq!(

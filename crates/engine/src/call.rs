@@ -290,7 +290,7 @@ pub fn run<T>(
 ) -> Result<Done<T>, OpenError> {
     let id = random::uuid();
     let start = Instant::now();
-    let mut open = match prepared.open(yard, about.keeping, &id) {
+    let (mut open, trouble) = match prepared.open_and_tell(yard, about.keeping, &id) {
         Ok(open) => open,
         Err(error) => {
             record::not_run(yard, prepared, about, &id, &error)?;
@@ -306,7 +306,7 @@ pub fn run<T>(
     let value = job(&mut open, &mut tally);
     faults::reached("call.ran");
     record::ran(yard, prepared, about, &id, (start.elapsed(), tally))?;
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = trouble.into_iter().collect();
     match open {
         Open::Held(held) => drop(held),
         Open::Fresh(sandbox) => {
@@ -395,9 +395,20 @@ impl Prepared {
         keeping: Keeping,
         call: &str,
     ) -> Result<Open<'a>, OpenError> {
+        self.open_and_tell(yard, keeping, call).map(|(open, _)| open)
+    }
+
+    /// The same, with what could not be brought up to date in its workspace.
+    fn open_and_tell<'a>(
+        &self,
+        yard: &'a Yard,
+        keeping: Keeping,
+        call: &str,
+    ) -> Result<(Open<'a>, Option<String>), OpenError> {
         // Before it is found again as well: what was copied in is kept in step.
-        let ready = self.ready_workspace(yard.clock())?;
-        match keeping {
+        let mut ready = self.ready_workspace(yard.clock())?;
+        let trouble = ready.trouble.take();
+        let open = match keeping {
             Keeping::Scope => {
                 // Only a sandbox that is to be made needs the place: an agent must not lock itself out of its own.
                 if let Some(obstacle) = ready.obstacle
@@ -413,13 +424,14 @@ impl Prepared {
                 let session = self.explanation.session.key().map(SessionKey::as_str);
                 let caller = Caller { call, session };
                 let held = yard.lifecycle().ensure(&self.wanted(), &caller)?;
-                Ok(Open::Held(Box::new(held)))
+                Open::Held(Box::new(held))
             }
             Keeping::Fresh => {
                 unobstructed(ready)?;
-                Ok(Open::Fresh(self.start_fresh(&yard.engines)?))
+                Open::Fresh(self.start_fresh(&yard.engines)?)
             }
-        }
+        };
+        Ok((open, trouble))
     }
 
     /// Makes a sandbox that goes with its value and is written down nowhere.

@@ -78,6 +78,8 @@ pub struct Ready {
     pub skills: SkillsDone,
     /// What is in the way of the skills in an agent's own workspace: a new sandbox cannot be made, one that runs goes on.
     pub obstacle: Option<Obstacle>,
+    /// What could not be brought up to date, with its cause. The sandbox goes on with what was there.
+    pub trouble: Option<String>,
     /// What was left out and why, for the log; none of it stops a sandbox.
     pub notes: Vec<String>,
 }
@@ -262,7 +264,9 @@ impl Workspaces {
         let sync = Sync { ground: &ground, wanted, trash: &trash, now };
         match sync.run(&mut locked, &mut ready.notes) {
             Ok(done) => ready.skills = done,
-            Err(error) => ready.notes.push(format!("skills were not copied: {}", chain(&error))),
+            Err(error) => {
+                ready.trouble = Some(format!("skills were not copied: {}", chain(&error)));
+            }
         }
         locked.save()?;
         faults::reached("skills.recorded");

@@ -20,12 +20,10 @@ fn a_live_supervisor_of_the_previous_protocol_is_used_on() {
     }
     let piped = ground.run("", &["exec", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
     assert_eq!((piped.status.code(), piped.stdout.as_slice()), (Some(7), &b"out\n"[..]));
-    let copied = ground.run("", &["fs", "write", "note", "--text", "kept"]);
-    let said = String::from_utf8_lossy(&copied.stderr).into_owned();
     // Files go through the same connection.
-    if copied.status.code() == Some(0) {
-        assert_eq!(ground.run("", &["fs", "read", "note"]).stdout, b"kept", "{said}");
-    }
+    let written = ground.run("", &["fs", "write", "note"]);
+    assert_eq!(written.status.code(), Some(0), "{}", String::from_utf8_lossy(&written.stderr));
+    assert_eq!(ground.run("", &["fs", "ls"]).stdout, b"note\n");
     assert_eq!(made(&ground), before);
     ground.check("protocol 1");
     ground.clear("the end");
