@@ -112,6 +112,8 @@ fn skills_that_do_not_fit_are_told_and_the_old_ones_stay_whole() {
         world.clawpen(&["exec", "--", "sh", "-c", "cat skills/tidy/SKILL.md; ls skills/tidy"]);
     assert_eq!((run.code, run.stdout.as_str()), (Some(0), "tidy 1\nSKILL.md\n"), "{}", run.stderr);
     let told = run.stderr.to_lowercase();
+    let half = world.sh("find .openclaw/sandboxes/.clawpen -type f");
+    assert_eq!(half, "", "half a copy takes room");
     assert!(told.contains("skill") && told.contains("no space left"), "{}", run.stderr);
     world.make_room();
     let run = world.clawpen(&[
@@ -144,6 +146,7 @@ fn a_workspace_that_cannot_be_moved_aside_stays_where_it_is() {
         trash.stderr
     );
     world.make_room();
+    world.works("with room, on the copy that stayed");
     let run = world.clawpen(&["sandbox", "recreate", "--all", "--reseed", "--force"]);
     assert_eq!(run.code, Some(0), "{}{}", run.stdout, run.stderr);
     world.works("with room again");

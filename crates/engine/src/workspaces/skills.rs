@@ -80,8 +80,15 @@ impl Sync<'_> {
         let origin = self.ground.path.join(DIRECTORY);
         let failed = || WorkspaceError::io("replace", &origin);
         let workshop = self.ground.workshop().map_err(failed())?;
-        let (_, count) =
-            build(workshop.as_fd(), sources, plan, (self.ground.owner, notes)).map_err(failed())?;
+        let built = build(workshop.as_fd(), sources, plan, (self.ground.owner, notes));
+        let count = match built {
+            Ok((_, count)) => count,
+            Err(error) => {
+                // What was built so far takes room that somebody is short of. Whoever builds next clears it otherwise.
+                let _emptied = self.ground.workshop();
+                return Err(failed()(error));
+            }
+        };
         faults::reached("skills.built");
         // Announced first: whichever of the two is there after a kill, we know it as ours.
         let known = locked.record.skills.take();
@@ -169,6 +176,8 @@ pub(super) fn build(
         });
         match copied {
             Ok(()) => count += 1,
+            // Not the skill's fault: to leave it out would take away what a sandbox has.
+            Err(tree::CopyError::Io(error)) if is_of_the_place(&error) => return Err(error),
             Err(error) => {
                 tree::remove(fresh.as_fd(), &target.to_string_lossy())?;
                 notes.push(format!("skill `{}` was not copied: {error}", skill.name));
@@ -183,6 +192,12 @@ pub(super) fn build(
         }
     }
     Ok((fresh, count))
+}
+
+/// Whether nothing else could have been written there either.
+fn is_of_the_place(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem)
 }
 
 impl Sources {
