@@ -369,15 +369,33 @@ fn what_an_agent_puts_in_the_way_of_the_skills_is_named_and_its_own_sandbox_goes
     world.shell(&format!("mv .openclaw moved && ln -s {} .openclaw", outside.display()));
     assert_eq!(world.shell("cat moved/sandbox-skills/skills/tidy/SKILL.md"), "tidy 1\n");
     assert_eq!(fs::read_dir(&outside).expect("directory").count(), 0);
-    let removed = world.run(&["sandbox", "remove", "--all", "--force"]);
-    assert_eq!(removed.code, Some(0), "{}", removed.stderr);
-    let refused = world.run(&["exec", "--", "true"]);
     let place = world.home.path(".openclaw/workspace/.openclaw");
     let named = format!("`{}` is no plain directory", place.display());
-    assert!(refused.code != Some(0) && refused.stderr.contains(&named), "{}", refused.stderr);
+    // Its sandbox is killed, so the next is made over the link: nothing is mounted anywhere else, whoever looks.
+    world.shell("rm .openclaw && ln -s /tmp .openclaw");
+    kill_pens(&world.home);
+    for when in ["killed", "again"] {
+        let refused = world.run(&["exec", "--", "true"]);
+        assert!(
+            refused.code != Some(0) && refused.stderr.contains(&named),
+            "{when}: {}",
+            refused.stderr
+        );
+    }
+    assert_eq!(world.json(&["sandbox", "list", "--json"])["containers"], json!([]));
     assert_eq!(fs::read_dir(&outside).expect("directory").count(), 0);
     fs::remove_file(&place).expect("the link");
     assert_eq!(world.shell(&format!("cat {SHOWN}/tidy/SKILL.md")), "tidy 1\n");
+}
+
+/// Kills the first process of every pen that has something of a home.
+fn kill_pens(home: &Home) {
+    let script = "for one in /proc/[0-9]*; do grep -qs \"$1\" $one/mountinfo && \
+                  grep -qs '^NSpid:.*[[:space:]]1$' $one/status && kill -9 ${one#/proc/} && \
+                  while [ -e $one/exe ]; do :; done; done; true";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).arg(home.path("").to_string_lossy().trim_end_matches('/'));
+    assert!(command.status().expect("sh").success());
 }
 
 #[test]

@@ -410,8 +410,11 @@ impl Prepared {
         let trouble = ready.trouble.take();
         let open = match keeping {
             Keeping::Scope => {
+                let session = self.explanation.session.key().map(SessionKey::as_str);
+                let caller = Caller { call, session };
+                let in_the_way = |found| Err(WorkspaceError::Obstacle(found).into());
                 // Only a sandbox that is to be made needs the place: an agent must not lock itself out of its own.
-                if let Some(obstacle) = ready.obstacle
+                if let Some(found) = &ready.obstacle
                     && yard
                         .database
                         .registry()
@@ -419,12 +422,13 @@ impl Prepared {
                         .map_err(EnsureError::from)?
                         .is_none()
                 {
-                    return Err(WorkspaceError::from(obstacle).into());
+                    return in_the_way(found.clone());
                 }
-                let session = self.explanation.session.key().map(SessionKey::as_str);
-                let caller = Caller { call, session };
-                let held = yard.lifecycle().ensure(&self.wanted(), &caller)?;
-                Open::Held(Box::new(held))
+                match (yard.lifecycle().ensure(&self.wanted(), &caller), ready.obstacle) {
+                    // What was there is gone, and the mount of a new one did not come to its place.
+                    (Err(EnsureError::Start(_)), Some(found)) => return in_the_way(found),
+                    (held, _) => Open::Held(Box::new(held?)),
+                }
             }
             Keeping::Fresh => {
                 unobstructed(ready)?;

@@ -108,7 +108,7 @@ impl<'a> Client<'a> {
         let mut client = Self { door, session, id: String::new() };
         let (_, answer) = client.post("initialize", &hello());
         let id = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
-        client.id = id.unwrap_or_default().trim().to_owned();
+        id.unwrap_or_default().trim().clone_into(&mut client.id);
         client.post("notifications/initialized", &Value::Null);
         client
     }
@@ -223,7 +223,9 @@ fn a_zygote_and_a_maker_that_are_killed_while_they_wait_cost_no_call() {
         });
         // The maker first: without its zygote it would go by itself.
         if kills != "zygote" {
-            makers.iter().for_each(|pid| signal("KILL", *pid));
+            for pid in makers {
+                signal("KILL", pid);
+            }
         }
         if kills != "maker" {
             signal("KILL", zygote);
