@@ -49,6 +49,8 @@ pub enum StartPenError {
     Spawn(#[source] SpawnError),
     #[error("the pen cannot be made: {0}")]
     Refused(String),
+    #[error("the pen maker ended before it had made anything")]
+    Vanished,
     #[error("the pen's first process was killed while the pen was being made")]
     Killed,
     #[error("the pen was not ready within {} s", PATIENCE.as_secs())]
@@ -107,6 +109,11 @@ impl Zygote {
         Ok(Self { process, socket })
     }
 
+    #[cfg(test)]
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid().get().unsigned_abs()
+    }
+
     /// Has it fork a maker, which works on its own processor while the caller goes on.
     pub fn maker(&self) -> Result<Maker, StartPenError> {
         let (socket, theirs) =
@@ -140,6 +147,18 @@ impl Maker {
         let taken = sockets::send(self.socket.as_fd(), b"P", &[spec.as_fd(), socket]);
         Ok(Ordered { maker: self, taken: taken.map(drop) })
     }
+
+    /// Its own number; nobody knows that of a zygote's child.
+    #[cfg(test)]
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(|process| process.pid().get().unsigned_abs())
+    }
+
+    /// Whether it waits for its order. One that has said anything before it heard one is of no use.
+    pub(crate) fn is_waiting(&self) -> bool {
+        let said = events::poll(&[(self.socket.as_fd(), Interest::Read)], Some(Duration::ZERO));
+        said.is_ok_and(|said| said.is_empty())
+    }
 }
 
 /// A pen that is being made. Dropping it ends the maker; what that has begun ends with it.
@@ -155,13 +174,14 @@ impl Ordered {
     /// Nothing is left behind on failure: the maker kills what it has made, and what it could not kill
     /// ends when its descriptors close.
     pub fn wait(self) -> Result<ProcessOne, StartPenError> {
-        match hear(self.maker.socket.as_fd()) {
-            // It has ended before it could take the order; what it said last says more.
-            Err(StartPenError::Killed) => {
-                self.taken.map_err(StartPenError::Prepare)?;
-                Err(StartPenError::Killed)
+        match (hear(self.maker.socket.as_fd()), self.taken) {
+            // It could not be told at all, and not because it ended.
+            (Err(StartPenError::Vanished), Err(error))
+                if !matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET)) =>
+            {
+                Err(StartPenError::Prepare(error))
             }
-            heard => heard,
+            (heard, _) => heard,
         }
     }
 }
@@ -191,9 +211,14 @@ fn hear(from: BorrowedFd<'_>) -> Result<ProcessOne, StartPenError> {
             Ok(Heard::Made(process_one)) => made = Some(process_one),
             Ok(Heard::Ready) => is_ready = true,
             Err(error) => {
-                if let Some(process_one) = made {
-                    let _ = process::pidfd_signal(process_one.pidfd.as_fd(), Signal::KILL);
-                }
+                let Some(process_one) = made else {
+                    // Whatever it was about to make ends with its descriptors.
+                    return Err(match error {
+                        StartPenError::Killed => StartPenError::Vanished,
+                        other => other,
+                    });
+                };
+                let _ = process::pidfd_signal(process_one.pidfd.as_fd(), Signal::KILL);
                 return Err(error);
             }
         }

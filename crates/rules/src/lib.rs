@@ -4,6 +4,7 @@
 //! ([`host_files`] is how facts about files do). Every verdict function is called `decide`.
 #![forbid(unsafe_code)]
 
+pub mod ahead;
 pub mod approval;
 pub mod backend;
 pub mod browser;

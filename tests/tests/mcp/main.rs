@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test without its set-up cannot go on")]
 
+mod ahead;
 mod approvals;
 mod attacks;
 mod classes;

@@ -27,6 +27,7 @@ use super::ask::{Pending, Waiters};
 use super::failure::ToolCallError;
 use super::ready::{Missing, Ready, Sessions};
 use super::runs::Runs;
+use super::stock::Stock;
 use super::stop::Stop;
 use super::{About, Keeping, Prepared, Tally, Target, exec, fetch, policy, process, record};
 use crate::audit::{Door, Verdict};
@@ -108,6 +109,8 @@ pub struct Desk {
     runs: Runs,
     pages: Cache,
     waiters: Waiters,
+    /// After the yards, which share its pens.
+    stock: Stock,
 }
 
 #[derive(Debug)]
@@ -194,13 +197,18 @@ impl Desk {
             runs: Runs::default(),
             pages: Cache::default(),
             waiters: Waiters::default(),
+            stock: Stock::default(),
         }
     }
 
     /// The tools that a session is offered.
     pub fn offered(&self, who: &Who) -> Result<Vec<BuiltTool>, ToolCallError> {
         match self.sessions.get(who, || self.store()) {
-            Ok(ready) => Ok(policy::offered(&ready.layers, &ready.store)),
+            Ok(ready) => {
+                // Whoever asks is about to call.
+                self.stock.begins(&ready);
+                Ok(policy::offered(&ready.layers, &ready.store))
+            }
             Err(Missing::Config(error)) => Err(error),
             Err(Missing::Session(_, error)) => Err(error.into()),
         }
@@ -291,7 +299,9 @@ impl Desk {
         let kept = self.yards.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match kept {
             Some(yard) if yard.state_dir == store.locations.state_dir => Ok(yard),
-            Some(_) | None => Ok(Yard::open(&store.locations.state_dir)?),
+            Some(_) | None => {
+                Ok(Yard::open_beside(&store.locations.state_dir, self.stock.engines())?)
+            }
         }
     }
 
@@ -322,9 +332,13 @@ impl Desk {
         let Ready { store, prepared, layers, .. } = &*ready;
         let (runs, pages, waiters, door) = (&self.runs, &self.pages, &self.waiters, self.door);
         let reload = &|| self.store();
-        self.with_yard(store, |yard| {
+        let done = self.with_yard(store, |yard| {
             job(&Turn { who, store, yard, prepared, layers, runs, pages, waiters, reload, door })
-        })
+        });
+        if done.is_ok() {
+            self.stock.called(&ready);
+        }
+        done
     }
 }
 

@@ -232,6 +232,15 @@ impl Blocklist {
         self
     }
 
+    /// The same with more directories of its own.
+    #[must_use]
+    pub(super) fn and_own(self, own: &[String]) -> Self {
+        let known = self.own.clone();
+        let mut list = self.with_own(own);
+        list.own.extend(known);
+        list
+    }
+
     /// The list that workspaces are held to: root keeps its workspaces at home like everyone else, so
     /// of that home only what every home hides is blocked.
     pub(super) fn for_workspaces(&self) -> Self {

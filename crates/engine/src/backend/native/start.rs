@@ -78,5 +78,5 @@ pub(super) fn set_up(channel: &mut Channel, script: &str) -> Result<(), StartFai
         (false, End::Signal(signal)) => format!("signal {signal} killed it"),
     };
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(StartFailure::SetupFailed(if said.is_empty() { how } else { format!("{how}: {said}") }))
+    Err(StartFailure::SetupFailed { how, said })
 }
