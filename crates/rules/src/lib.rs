@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod agents;
+pub mod ahead;
 pub mod approval;
 pub mod backend;
 pub mod browser;
@@ -33,4 +34,5 @@ mod spelling;
 pub mod timestamp;
 pub mod tool_policy;
 pub mod tools;
+pub mod web;
 pub mod workspace;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use clawpen_engine::call::{Desk, Stop, ToolCallError, ToolRequest, Watch, Who};
+use clawpen_engine::call::{Desk, Job, Stop, ToolCallError, ToolRequest, Watch, Who};
 use clawpen_engine::tools::Block;
 use clawpen_rules::session::key::SessionKey;
 use clawpen_wire::gateway::{self, ErrorShape, EventPlace};
@@ -37,12 +37,12 @@ fn failed(error: ToolCallError) -> ErrorShape {
 
 /// Every sandbox of the state directory.
 pub(crate) fn list(desk: &Desk) -> Result<Value, ErrorShape> {
-    desk.sandboxes().map_err(failed)
+    desk.manage(&Who { provider: PROVIDER, ..Who::default() }, Job::Sandboxes).map_err(failed)
 }
 
 /// What is in force for a session, by the config of this moment.
 pub(crate) fn explain(desk: &Desk, params: &Value) -> Result<Value, ErrorShape> {
-    desk.explain(&who(params)?).map_err(failed)
+    desk.manage(&who(params)?, Job::Explain).map_err(failed)
 }
 
 /// Removes a session's sandbox, unless it is in use; the next call gets a new one.
