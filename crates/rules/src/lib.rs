@@ -4,6 +4,7 @@
 //! ([`host_files`] is how facts about files do). Every verdict function is called `decide`.
 #![forbid(unsafe_code)]
 
+pub mod ahead;
 pub mod approval;
 pub mod backend;
 pub mod browser;
@@ -31,4 +32,5 @@ mod spelling;
 pub mod timestamp;
 pub mod tool_policy;
 pub mod tools;
+pub mod web;
 pub mod workspace;

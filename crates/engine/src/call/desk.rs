@@ -27,12 +27,14 @@ use super::ask::{Pending, Waiters};
 use super::failure::ToolCallError;
 use super::ready::{Missing, Ready, Sessions};
 use super::runs::Runs;
+use super::stock::Stock;
 use super::stop::Stop;
-use super::{About, Keeping, Prepared, Tally, Target, exec, policy, process, record};
+use super::{About, Keeping, Prepared, Tally, Target, exec, fetch, policy, process, record};
 use crate::audit::{Door, Verdict};
 use crate::broker::Resolved;
 use crate::config_store::{self, Store};
 use crate::tools::{Answer, Settings, ToolError, Tools};
+use crate::web::Cache;
 use crate::yard::Yard;
 
 /// Yards kept open for the next calls.
@@ -105,7 +107,10 @@ pub struct Desk {
     yards: Mutex<Vec<Yard>>,
     sessions: Sessions,
     runs: Runs,
+    pages: Cache,
     waiters: Waiters,
+    /// After the yards, which share its pens.
+    stock: Stock,
 }
 
 #[derive(Debug)]
@@ -123,6 +128,7 @@ pub(super) struct Turn<'a> {
     pub(super) prepared: &'a Prepared,
     pub(super) layers: &'a Layers,
     pub(super) runs: &'a Runs,
+    pub(super) pages: &'a Cache,
     pub(super) waiters: &'a Waiters,
     /// The config as it is at the moment of asking.
     pub(super) reload: &'a dyn Fn() -> Result<Store, ToolCallError>,
@@ -189,14 +195,20 @@ impl Desk {
             yards: Mutex::default(),
             sessions: Sessions::default(),
             runs: Runs::default(),
+            pages: Cache::default(),
             waiters: Waiters::default(),
+            stock: Stock::default(),
         }
     }
 
     /// The tools that a session is offered.
     pub fn offered(&self, who: &Who) -> Result<Vec<BuiltTool>, ToolCallError> {
         match self.sessions.get(who, || self.store()) {
-            Ok(ready) => Ok(policy::offered(&ready.layers)),
+            Ok(ready) => {
+                // Whoever asks is about to call.
+                self.stock.begins(&ready);
+                Ok(policy::offered(&ready.layers, &ready.store))
+            }
             Err(Missing::Config(error)) => Err(error),
             Err(Missing::Session(_, error)) => Err(error.into()),
         }
@@ -287,7 +299,9 @@ impl Desk {
         let kept = self.yards.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match kept {
             Some(yard) if yard.state_dir == store.locations.state_dir => Ok(yard),
-            Some(_) | None => Ok(Yard::open(&store.locations.state_dir)?),
+            Some(_) | None => {
+                Ok(Yard::open_beside(&store.locations.state_dir, self.stock.engines())?)
+            }
         }
     }
 
@@ -316,11 +330,15 @@ impl Desk {
             }
         };
         let Ready { store, prepared, layers, .. } = &*ready;
-        let (runs, waiters, door) = (&self.runs, &self.waiters, self.door);
+        let (runs, pages, waiters, door) = (&self.runs, &self.pages, &self.waiters, self.door);
         let reload = &|| self.store();
-        self.with_yard(store, |yard| {
-            job(&Turn { who, store, yard, prepared, layers, runs, waiters, reload, door })
-        })
+        let done = self.with_yard(store, |yard| {
+            job(&Turn { who, store, yard, prepared, layers, runs, pages, waiters, reload, door })
+        });
+        if done.is_ok() {
+            self.stock.called(&ready);
+        }
+        done
     }
 }
 
@@ -352,6 +370,7 @@ impl Turn<'_> {
             BuiltTool::File(tool) => self.file_tool(tool, request.arguments),
             BuiltTool::Exec => exec::run(self, request),
             BuiltTool::Process => process::run(self, request),
+            BuiltTool::WebFetch => fetch::run(self, request),
         }
     }
 

@@ -15,6 +15,7 @@ use crate::error_text::chain;
 use crate::explain::QuestionError;
 use crate::host_call::HostCallError;
 use crate::tools::ToolError;
+use crate::web::FetchError;
 
 /// A call of a tool failed or was refused.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +40,8 @@ pub enum ToolCallError {
     Arguments(#[from] BadArguments),
     #[error(transparent)]
     Tool(#[from] ToolError),
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
     #[error(transparent)]
     Exec(#[from] ExecRefused),
     #[error(transparent)]
@@ -103,6 +106,8 @@ impl ToolCallError {
             Self::Closed(_) => "policy",
             Self::Arguments(_) | Self::Key(_) | Self::Exec(_) => "arguments",
             Self::Tool(_) | Self::NoProcess { .. } | Self::Process(_) => "tool",
+            Self::Fetch(error) if error.is_refusal() => "denied",
+            Self::Fetch(_) => "fetch",
             Self::Elevated(_) | Self::Denied(_) => "denied",
             Self::NotApproved(why) => why.code,
             Self::Cancelled => "cancelled",

@@ -1,6 +1,7 @@
 //! One client's server: its session, its tools, its files.
 
 use std::fmt::Write as _;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use clawpen_engine::call::{Job, Stop, ToolCallError, ToolRequest, Watch, Who};
@@ -9,10 +10,11 @@ use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
-    Resource, ResourceContents, ResourceTemplate, ServerCapabilities, ServerConfig,
+    ProgressNotificationParam, ProgressToken, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Resource, ResourceContents, ResourceTemplate, ServerCapabilities,
+    ServerConfig,
 };
-use rmcp::service::{RequestContext, RoleServer};
+use rmcp::service::{Peer, RequestContext, RoleServer};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -117,6 +119,9 @@ impl Server {
         });
         tokio::pin!(call);
         let mut is_open = true;
+        // At most one notification is on its way, and nothing waits for it: a client that takes none still gets its
+        // result, and can still cancel.
+        let mut note = Note::None;
         // Ends with the call: a question that was answered elsewhere is not waited for.
         let mut elicited = elicit::Elicited::default();
         let done = loop {
@@ -126,27 +131,53 @@ impl Server {
                     is_open = false;
                     leaving.0.pull();
                 }
+                () = note.sent() => note = Note::None,
                 Some(pending) = asked.recv() => {
-                    if let Some(token) = &token {
-                        let mut note = ProgressNotificationParam::new(token.clone(), 0.0);
-                        note.message = Some(elicit::note(&pending));
-                        let _sent = context.peer.notify_progress(note).await;
+                    if let Some(token) = token.as_ref().filter(|_| note.is_none()) {
+                        let piece = Piece { written: 0, text: elicit::note(&pending) };
+                        note = Note::new(context.peer.clone(), token.clone(), piece);
                     }
                     elicited.put(&self.backroom.desk, (&context.peer, &who), pending);
                 }
-                Some(piece) = from.recv() => {
+                Some(piece) = from.recv(), if note.is_none() => {
                     if let Some(token) = &token {
-                        let Piece { written, text } = piece;
-                        let mut note = ProgressNotificationParam::new(token.clone(), as_float(written));
-                        note.message = Some(text);
-                        // A client that does not listen still gets its result.
-                        let _sent = context.peer.notify_progress(note).await;
+                        note = Note::new(context.peer.clone(), token.clone(), piece);
                     }
                 }
             }
         };
         drop(elicited);
         Ok(answer::result(done))
+    }
+}
+
+/// A notification on its way to a client.
+enum Note {
+    None,
+    Sending(Pin<Box<dyn Future<Output = ()> + Send>>),
+}
+
+impl Note {
+    fn new(peer: Peer<RoleServer>, token: ProgressToken, piece: Piece) -> Self {
+        let Piece { written, text } = piece;
+        let mut note = ProgressNotificationParam::new(token, as_float(written));
+        note.message = Some(text);
+        Self::Sending(Box::pin(async move {
+            // A client that does not listen still gets its result.
+            let _sent = peer.notify_progress(note).await;
+        }))
+    }
+
+    const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// Comes to its end when the notification was taken; never if there is none.
+    async fn sent(&mut self) {
+        match self {
+            Self::None => std::future::pending().await,
+            Self::Sending(sending) => sending.await,
+        }
     }
 }
 

@@ -42,6 +42,8 @@ pub struct OwnSettings {
     pub docker: DockerSettings,
     /// When the sandbox of a session is made.
     pub start: Setting<Start>,
+    /// Doors that live long make pens ahead.
+    pub ahead: Setting<bool>,
     /// What becomes of private workspaces.
     pub workspaces: RemovalPolicy,
 }
@@ -181,6 +183,11 @@ impl OwnConfig {
         let start = pick("start")
             .and_then(|(at, origin)| Some(Setting::new(Start::parse(at.node.as_str()?)?, origin)))
             .unwrap_or_else(|| Setting::new(Start::Lazy, Origin::built_in("defaults.start")));
+        // Whatever is written there and is no plain `true` makes nothing ahead.
+        let ahead = pick("ahead").map_or_else(
+            || Setting::new(true, Origin::built_in("defaults.ahead")),
+            |(at, origin)| Setting::new(at.node.as_bool() == Some(true), origin),
+        );
         let workspaces = removal(&layers);
         OwnSettings {
             backend,
@@ -191,6 +198,7 @@ impl OwnConfig {
             native,
             docker,
             start,
+            ahead,
             workspaces,
         }
     }

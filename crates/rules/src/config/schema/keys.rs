@@ -580,6 +580,11 @@ static OWN_SETTINGS: ObjectSchema = strict(&[
         "what runs the sandbox; beats sandbox.backend of the same layer in openclaw.json",
     ),
     field(
+        "ahead",
+        Schema::Bool,
+        "true: a door that lives long keeps a native pen ready for each session, after the first use of one; built-in: true",
+    ),
+    field(
         "askInSandbox",
         Schema::Bool,
         "true: commands of an agent are asked about in the sandbox too; built-in: false",
