@@ -191,9 +191,10 @@ fn a_client_that_reads_a_byte_a_second_holds_nobody_up_and_is_dropped() {
         session.call("exec", &json!({ "command": "head -c 4000000 /dev/zero | tr '\\0' x > big" }));
     assert_eq!(made["structuredContent"]["exitCode"], 0, "{made}");
     let peak = door.peak();
-    let ask = json!({ "jsonrpc": "2.0", "id": 9, "method": "resources/read", "params": { "uri": "pen://workspace/big" } });
     let mut slow: Vec<_> = (0..8)
-        .map(|_| {
+        .map(|id| {
+            let params = json!({ "uri": "pen://workspace/big" });
+            let ask = json!({ "jsonrpc": "2.0", "id": 100 + id, "method": "resources/read", "params": params });
             let mut stream = door.connect();
             stream.write_all(session.request(&ask.to_string()).as_bytes()).unwrap();
             stream

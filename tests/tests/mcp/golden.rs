@@ -137,10 +137,10 @@ enum Meant {
 fn meant(yard: &Yard, row: &Row) -> Meant {
     let (expected, _) = compat::apply(CORPUS, row);
     let expected = yard.fill(&expected);
-    // A person is asked about every here document, and nothing runs in a directory that is not there.
+    // A person is asked about every here document; nothing runs in a directory that is not there; no command is none.
     let is_here_document = row.category() == "heredoc" && expected["allowlistSatisfied"] == true;
     let is_somewhere = Path::new(yard.fill(&row.input)["cwd"].as_str().unwrap()).is_dir();
-    if is_here_document || !is_somewhere {
+    if is_here_document || !is_somewhere || row.input["command"] == "" {
         return Meant::IsNotRun;
     }
     let is_allowed = if let Some(decision) = expected["decision"].as_str() {
