@@ -37,7 +37,7 @@ fn failed(error: ToolCallError) -> ErrorShape {
 
 /// Every sandbox of the state directory.
 pub(crate) fn list(desk: &Desk) -> Result<Value, ErrorShape> {
-    desk.manage(&Who { provider: PROVIDER, ..Who::default() }, Job::Sandboxes).map_err(failed)
+    desk.manage(&Who { provider: PROVIDER, ..Who::default() }, Job::List).map_err(failed)
 }
 
 /// What is in force for a session, by the config of this moment.
@@ -47,7 +47,7 @@ pub(crate) fn explain(desk: &Desk, params: &Value) -> Result<Value, ErrorShape> 
 
 /// Removes a session's sandbox, unless it is in use; the next call gets a new one.
 pub(crate) fn recreate(desk: &Desk, params: &Value) -> Result<Value, ErrorShape> {
-    desk.recreate(&who(params)?).map_err(failed)
+    desk.manage(&who(params)?, Job::Recreate).map_err(failed)
 }
 
 /// What was asked for and what is found in the session's sandbox.
