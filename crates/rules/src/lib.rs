@@ -4,12 +4,15 @@
 //! ([`host_files`] is how facts about files do). Every verdict function is called `decide`.
 #![forbid(unsafe_code)]
 
+pub mod agent_prompt;
 pub mod approval;
 pub mod backend;
 pub mod browser;
 pub mod command;
+pub mod compaction;
 pub mod config;
 pub mod container;
+pub mod directives;
 pub mod elevated;
 pub mod enforcement;
 pub mod environment;
@@ -19,6 +22,7 @@ pub mod facts;
 pub mod host_files;
 pub mod ids;
 pub mod js_number;
+pub mod models;
 pub mod mounts;
 pub mod native;
 pub mod paths;
