@@ -20,6 +20,7 @@ mod process;
 mod ready;
 mod record;
 mod runs;
+mod session;
 mod stop;
 
 use std::path::Path;
@@ -57,6 +58,7 @@ use crate::yard::Yard;
 
 pub use desk::{Desk, Quiet, ToolRequest, Watch, Who};
 pub use failure::{NeedsApproval, ToolCallError};
+pub use session::{Attachment, Placed, SessionView};
 pub use stop::Stop;
 
 pub use record::{About, Counted, Tally, refusal as record_refusal};

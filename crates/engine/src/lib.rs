@@ -31,6 +31,7 @@ mod process_identity;
 pub mod program_files;
 pub mod random;
 pub mod registry;
+pub mod runner;
 pub mod seccomp;
 pub mod session_entries;
 pub mod session_store;

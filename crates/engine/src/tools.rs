@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use crate::channel::{CallError, Channel, WriteOptions};
 
 pub use error::{SearchError, ToolError};
-pub use json::schema;
+pub use json::{schema, schema_of};
 
 /// The workspace's position among the roots that the supervisor holds open.
 const WORKSPACE_ROOT: u16 = 0;

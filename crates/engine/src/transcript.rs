@@ -96,7 +96,7 @@ impl Transcript {
         if !file.metadata().map_err(failed("look at", &self.path))?.is_file() {
             return Err(StateFileError::NotAFile { path: state_file::shown(&self.path) });
         }
-        let parent = self.mend(&file).map_err(failed("read", &self.path))?;
+        let parent = Self::mend(&file).map_err(failed("read", &self.path))?;
         let id = random::short_id().chars().take(8).collect::<String>();
         if let Some(object) = line.as_object_mut() {
             object.insert("id".to_owned(), json!(id));
@@ -123,7 +123,7 @@ impl Transcript {
     }
 
     /// Cuts a torn last line off; gives the id of the last whole one.
-    fn mend(&self, file: &File) -> io::Result<Option<String>> {
+    fn mend(file: &File) -> io::Result<Option<String>> {
         let length = file.metadata()?.len();
         let from = length.saturating_sub(TAIL);
         let mut file: &File = file;

@@ -3,6 +3,8 @@
 //! Every sentence follows from a fact that is in force: whoever writes a sentence here takes it from the decision that
 //! also makes it true. No path of the host and nothing secret is told.
 
+use std::fmt::Write as _;
+
 use crate::config::sandbox::WorkspaceAccess;
 use crate::container::Network;
 use crate::elevated::ElevatedReport;
@@ -39,15 +41,17 @@ pub fn write(facts: &PromptFacts<'_>) -> String {
         facts.today
     );
     if let Spawned::By(parent) = facts.spawned {
-        text.push_str(&format!(
-            "You are a sub-agent that the session `{parent}` started for one task. Do that task; your last message is handed back as its result.\n"
-        ));
+        // Writing to a text cannot fail.
+        let _ = writeln!(
+            text,
+            "You are a sub-agent that the session `{parent}` started for one task. Do that task; your last message is handed back as its result."
+        );
     }
     text.push_str(&sandbox(facts));
     if !facts.files.is_empty() {
         text.push_str("\n# Files of the workspace\n");
         for (name, contents) in facts.files {
-            text.push_str(&format!("\n## {name}\n\n{}\n", contents.trim_end()));
+            let _ = writeln!(text, "\n## {name}\n\n{}", contents.trim_end());
         }
     }
     text

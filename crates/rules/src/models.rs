@@ -298,7 +298,7 @@ fn whole(node: &Node) -> Option<u64> {
     let number = node.as_number()?;
     // Beyond this no model goes, and the cast is exact below it.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to fit")]
-    (number >= 1.0 && number <= 1e12).then_some(number as u64)
+    (1.0..=1e12).contains(&number).then_some(number as u64)
 }
 
 fn base_url(

@@ -100,10 +100,10 @@ pub(super) async fn post(post: Post, times: &Times) -> Result<Answer, HttpError>
     let uri: Uri = post.address.parse().map_err(|_error| bad())?;
     let host = uri.host().ok_or_else(bad)?.trim_matches(['[', ']']).to_owned();
     let is_tls = uri.scheme_str() == Some("https");
-    let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+    let number = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
     let reach = async {
         let connect = |cause| HttpError::Connect { host: host.clone(), cause };
-        let socket = TcpStream::connect((host.as_str(), port)).await.map_err(connect)?;
+        let socket = TcpStream::connect((host.as_str(), number)).await.map_err(connect)?;
         socket.set_nodelay(true).map_err(connect)?;
         if !is_tls {
             return handshake(socket, &host).await;

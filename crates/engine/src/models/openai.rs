@@ -1,4 +1,4 @@
-//! `chat/completions`, as OpenAI, llama.cpp, vLLM, Ollama, LM Studio and most hosts speak it.
+//! `chat/completions`, as `OpenAI`, llama.cpp, vLLM, Ollama, LM Studio and most hosts speak it.
 
 use clawpen_rules::models::Model;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ pub(super) fn request(model: &Model, talk: &Talk) -> Wanted {
     for said in &talk.messages {
         match said {
             Said::User(parts) => {
-                messages.push(json!({ "role": "user", "content": content(parts) }))
+                messages.push(json!({ "role": "user", "content": content(parts) }));
             }
             Said::Assistant(pieces) => messages.extend(assistant(pieces)),
             Said::Result(result) => messages.extend(tool_result(result)),
