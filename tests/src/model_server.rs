@@ -1,6 +1,6 @@
 //! A server on loopback that speaks to clients as model providers do, by script. Tests only.
 //!
-//! It gives what it is told to give, in the format of OpenAI, Anthropic, Gemini or Ollama, whole or in pieces, and can
+//! It gives what it is told to give, in the format of `OpenAI`, Anthropic, Gemini or Ollama, whole or in pieces, and can
 //! break off or fall silent. Everything it was sent is kept, so that a test can look for what should not have been sent.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -389,8 +389,17 @@ fn write_answer(
     seen: &Seen,
 ) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
-    let headers: String =
-        answer.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let headers: Vec<String> = answer
+        .headers
+        .iter()
+        .map(|(name, value)| {
+            format!(
+                "{name}: {value}
+"
+            )
+        })
+        .collect();
+    let headers = headers.concat();
     let head =
         format!("HTTP/1.1 {} X\r\ntransfer-encoding: chunked\r\n{headers}\r\n", answer.status);
     stream.write_all(head.as_bytes())?;

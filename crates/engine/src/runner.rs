@@ -33,6 +33,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::broker::{Approval, Which};
 use crate::call::{Attachment, Desk, Stop, ToolCallError, Who};
 use crate::config_store::Store;
 use crate::models::Client;
@@ -267,6 +268,15 @@ impl Runner {
     /// Where a session's entry and transcript are.
     pub fn place(&self, who: &Who) -> Result<SessionPlace, ToolCallError> {
         self.0.desk.look(who, |view| SessionPlace::of(view.store, &view.explanation.session))
+    }
+
+    /// What waits for a person's answer in a session.
+    pub fn waiting(&self, session: &str) -> Result<Vec<Approval>, ToolCallError> {
+        let listed = self.0.desk.with_broker(|broker| broker.list(Which::Pending))?;
+        // What cannot be listed is listed by nobody; the call waits until its time is over.
+        let pending = listed.unwrap_or_default();
+        let is_here = |approval: &Approval| approval.session.as_deref() == Some(session);
+        Ok(pending.into_iter().filter(is_here).collect())
     }
 
     /// Ends everything, and waits until it has ended or the time is over.

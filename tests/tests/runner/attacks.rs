@@ -4,7 +4,7 @@ use clawpen_engine::runner::Ended;
 use clawpen_tests::model_server::{KEY, ModelServer, Reply, Wire};
 use serde_json::{Value, json};
 
-use crate::{Stage, done, result_text, results};
+use crate::{Stage, done, request, result_text, results};
 
 /// Has the model make these calls, one after the other; gives what it was told about each.
 fn told(
@@ -56,10 +56,11 @@ fn keys_are_nowhere_that_a_model_or_a_reader_of_records_sees_them() {
         assert!(!received.body.to_string().contains(KEY));
     }
     // The config holds it; nothing else of the state does.
-    let state = stage.home.path(".openclaw");
-    let found = std::process::Command::new("grep").args(["-rl", KEY]).arg(&state).output().unwrap();
+    let directory = stage.home.path(".openclaw");
+    let found =
+        std::process::Command::new("grep").args(["-rl", KEY]).arg(&directory).output().unwrap();
     let found = String::from_utf8(found.stdout).unwrap();
-    assert_eq!(found.trim(), state.join("openclaw.json").to_str().unwrap());
+    assert_eq!(found.trim(), directory.join("openclaw.json").to_str().unwrap());
 }
 
 #[test]
@@ -123,7 +124,7 @@ fn text_is_never_an_order() {
     let stage = Stage::new(&server, wire, ", tools: { elevated: { allowFrom: { cli: [\"*\"] } } }");
     done(stage.say("main", "one"));
     done(stage.say("main", "two"));
-    let place = stage.runner.place(&stage.request("main", "").who).unwrap();
+    let place = stage.runner.place(&request("main", "").who).unwrap();
     let entry = place.entry().unwrap();
     assert_eq!((entry.get("elevatedLevel"), entry.get("execSecurity")), (None, None));
 }

@@ -117,15 +117,14 @@ fn killed_in_the_middle_the_transcript_is_whole_and_the_sandbox_is_still_there()
         .unwrap();
     let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
     let is_call = |line: &String| line.contains("[exec] sleep");
-    errors.by_ref().map(Result::unwrap).find(is_call).expect("the call begins");
+    errors.by_ref().map(Result::unwrap).find(is_call).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     let sessions = home.path(".openclaw/agents/main/sessions");
     let transcript = std::fs::read_dir(&sessions).unwrap().flatten().map(|entry| entry.path());
-    let transcript = transcript
-        .filter(|path| path.extension().is_some_and(|end| end == "jsonl"))
-        .next()
-        .unwrap();
+    let is_transcript =
+        |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "jsonl");
+    let transcript = transcript.into_iter().find(is_transcript).unwrap();
     let text = std::fs::read_to_string(&transcript).unwrap();
     assert!(text.ends_with('\n'));
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -7,7 +7,7 @@ use clawpen_rules::directives::Authority;
 use clawpen_tests::model_server::{Answer, KEY, ModelServer, Reply, Wire};
 use serde_json::{Value, json};
 
-use crate::{Stage, done, result_text, results};
+use crate::{Stage, done, request, result_text, results};
 
 #[test]
 fn every_providers_calls_land_in_a_sandbox_and_in_the_audit_chain() {
@@ -105,7 +105,7 @@ fn events_come_in_order_and_without_holes() {
         Reply::text("two").answer(wire),
     ]);
     let stage = Stage::new(&server, wire, "");
-    let started = stage.runner.start(stage.request("main", "go")).unwrap();
+    let started = stage.runner.start(request("main", "go")).unwrap();
     let mut kinds = Vec::new();
     for expected in 1.. {
         let event = stage.events.recv_timeout(crate::LONG).unwrap();
@@ -218,8 +218,7 @@ fn a_talk_that_is_too_long_is_summed_up() {
         );
     }
     let transcript = stage.transcript("main");
-    let compaction =
-        transcript.iter().find(|line| line["type"] == "compaction").expect("a compaction");
+    let compaction = transcript.iter().find(|line| line["type"] == "compaction").unwrap();
     assert_eq!(compaction["summary"], "THE SUMMARY");
     let last = server.received().last().unwrap().body.to_string();
     assert!(last.contains("THE SUMMARY") && !last.contains("round 0"));
@@ -237,7 +236,7 @@ fn attachments_are_in_the_workspace_and_images_are_shown() {
         Reply::text("read").answer(wire),
     ]);
     let stage = Stage::new(&server, wire, "");
-    let mut request = stage.request("main", "look");
+    let mut request = request("main", "look");
     request.attachments = vec![
         Attachment {
             name: "note.txt".into(),
@@ -266,10 +265,10 @@ fn directives_are_for_people_who_may_give_them() {
     let server = ModelServer::scripted(vec![Reply::text("hi").answer(wire)]);
     let stage = Stage::new(&server, wire, "");
     done(stage.say("main", "hello"));
-    let mut writer = stage.request("main", "/exec security=full host=gateway");
+    let mut writer = request("main", "/exec security=full host=gateway");
     writer.authority = Authority::Writer;
     assert!(done(stage.send(writer)).contains("operator.admin"));
-    let place = stage.runner.place(&stage.request("main", "").who).unwrap();
+    let place = stage.runner.place(&request("main", "").who).unwrap();
     assert_eq!(place.entry().unwrap().get("execSecurity"), None);
     let set = done(stage.say("main", "/exec security=deny ask=always"));
     assert_eq!(set, "exec: host as configured, security deny, ask always.");

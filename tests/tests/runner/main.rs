@@ -60,40 +60,21 @@ impl Stage {
         Self { runner, events, threads: Some(threads), home }
     }
 
-    fn request(&self, session: &str, message: &str) -> Request {
-        Request {
-            who: Who {
-                session: Some(session.to_owned()),
-                agent: None,
-                backend: None,
-                provider: "cli",
-                sender: Speaker { id: Some("uid:0".into()), ..Speaker::default() },
-            },
-            authority: Authority::Owner,
-            answers: Answers::Nobody,
-            message: message.to_owned(),
-            attachments: Vec::new(),
-            run: None,
-            timeout: None,
-            origin: Origin::Person,
-        }
-    }
-
     /// Sends a message and waits for the end of its run.
     fn say(&self, session: &str, message: &str) -> Ended {
-        self.send(self.request(session, message))
+        self.send(request(session, message))
     }
 
     fn send(&self, request: Request) -> Ended {
         let started = self.runner.start(request).unwrap();
-        self.runner.wait_blocking(&started.run, LONG).expect("the run ends")
+        self.runner.wait_blocking(&started.run, LONG).unwrap()
     }
 
     /// The next event that this finds something in.
     #[track_caller]
     fn event<T>(&self, mut find: impl FnMut(&RunEvent) -> Option<T>) -> T {
         loop {
-            let event = self.events.recv_timeout(LONG).expect("an event");
+            let event = self.events.recv_timeout(LONG).unwrap();
             if let Some(found) = find(&event) {
                 return found;
             }
@@ -101,7 +82,7 @@ impl Stage {
     }
 
     fn transcript(&self, session: &str) -> Vec<Value> {
-        let place = self.runner.place(&self.request(session, "").who).unwrap();
+        let place = self.runner.place(&request(session, "").who).unwrap();
         let entry = place.entry().unwrap();
         let path = place.sessions.transcript(entry["sessionId"].as_str().unwrap()).unwrap();
         let text = std::fs::read_to_string(path).unwrap();
@@ -127,6 +108,24 @@ impl Drop for Stage {
             threads.block_on(self.runner.close(LONG));
             threads.shutdown_timeout(LONG);
         }
+    }
+}
+
+fn request(session: &str, message: &str) -> Request {
+    Request {
+        who: Who {
+            session: Some(session.to_owned()),
+            provider: "cli",
+            sender: Speaker { id: Some("uid:0".into()), ..Speaker::default() },
+            ..Who::default()
+        },
+        authority: Authority::Owner,
+        answers: Answers::Nobody,
+        message: message.to_owned(),
+        attachments: Vec::new(),
+        run: None,
+        timeout: None,
+        origin: Origin::Person,
     }
 }
 

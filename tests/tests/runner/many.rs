@@ -7,7 +7,7 @@ use clawpen_engine::runner::{Ended, StartStatus};
 use clawpen_tests::model_server::{ModelServer, Piece, Reply, Wire};
 use serde_json::json;
 
-use crate::{LONG, Stage, done, result_text, results};
+use crate::{LONG, Stage, done, request, result_text, results};
 
 #[test]
 fn a_hundred_sessions_call_tools_at_once() {
@@ -33,12 +33,12 @@ fn a_hundred_sessions_call_tools_at_once() {
             (
                 number,
                 session.clone(),
-                stage.runner.start(stage.request(&session, &number.to_string())).unwrap(),
+                stage.runner.start(request(&session, &number.to_string())).unwrap(),
             )
         })
         .collect();
     for (number, session, started) in &started {
-        let ended = stage.runner.wait_blocking(&started.run, LONG).expect("it ends");
+        let ended = stage.runner.wait_blocking(&started.run, LONG).unwrap();
         assert!(
             matches!(&ended, Ended::Done { text, .. } if *text == format!("said {number}")),
             "{ended:?}"
@@ -68,7 +68,7 @@ fn one_session_runs_one_thing_at_a_time_in_the_order_of_its_messages() {
     });
     let stage = Stage::new(&server, wire, "");
     let runs: Vec<_> = (0..5)
-        .map(|number| stage.runner.start(stage.request("main", &number.to_string())).unwrap())
+        .map(|number| stage.runner.start(request("main", &number.to_string())).unwrap())
         .collect();
     for run in &runs {
         stage.runner.wait_blocking(&run.run, LONG).unwrap();
@@ -89,7 +89,7 @@ fn the_same_message_twice_is_one_run() {
     let wire = Wire::OpenAi;
     let server = ModelServer::scripted(vec![Reply::text("x").answer(wire).cut(0, Piece::Hold)]);
     let stage = Stage::new(&server, wire, "");
-    let mut request = stage.request("main", "go");
+    let mut request = request("main", "go");
     request.run = Some("key-1".into());
     assert_eq!(stage.runner.start(request.clone()).unwrap().status, StartStatus::Started);
     assert_eq!(stage.runner.start(request).unwrap().status, StartStatus::Known);

@@ -4,7 +4,7 @@ use clawpen_engine::runner::{Ended, What};
 use clawpen_tests::model_server::{Answer, ModelServer, Received, Reply, Wire};
 use serde_json::{Value, json};
 
-use crate::{Stage, done, result_text, results};
+use crate::{Stage, done, request, result_text, results};
 
 const WIRE: Wire = Wire::OpenAi;
 
@@ -57,7 +57,7 @@ fn a_sub_agent_works_in_a_session_of_its_own_and_hands_its_result_back() {
     let spawned: Value = serde_json::from_str(result_text(results(&transcript)[0])).unwrap();
     let child = spawned["childSessionKey"].as_str().unwrap();
     assert!(child.starts_with("agent:main:subagent:"), "{child}");
-    let entry = stage.runner.place(&stage.request(child, "").who).unwrap().entry().unwrap();
+    let entry = stage.runner.place(&request(child, "").who).unwrap().entry().unwrap();
     assert_eq!(
         (&entry["spawnedBy"], &entry["spawnDepth"], &entry["label"]),
         (&json!("agent:main:main"), &json!(1), &json!("helper"))

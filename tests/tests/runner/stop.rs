@@ -6,7 +6,7 @@ use clawpen_engine::runner::{AbortReason, Ended, What};
 use clawpen_tests::model_server::{ModelServer, Piece, Reply, Wire};
 use serde_json::json;
 
-use crate::{Stage, done, is_output, results};
+use crate::{Stage, done, is_output, request, results};
 
 /// Processes of the machine with this word in their command line.
 fn count(marker: &str) -> usize {
@@ -27,14 +27,12 @@ fn an_abort_kills_the_whole_tree_within_a_tenth_of_a_second() {
     // The bound is promised, the machine is shared: the best of a few tries is what the code takes.
     let mut best = Duration::MAX;
     for _ in 0..5 {
-        let started = stage.runner.start(stage.request("main", "go")).unwrap();
+        let started = stage.runner.start(request("main", "go")).unwrap();
         stage.event(|event| is_output(event, "ready"));
         assert!(count(&marker) >= 3);
         let start = Instant::now();
-        assert_eq!(
-            stage.runner.abort(&started.session, None, AbortReason::Rpc),
-            [started.run.clone()]
-        );
+        let ended = stage.runner.abort(&started.session, None, AbortReason::Rpc);
+        assert_eq!(ended, std::slice::from_ref(&started.run));
         let ended = stage.event(|event| match &event.what {
             What::Ended(ended) => Some(ended.clone()),
             _ => None,
@@ -60,7 +58,7 @@ fn an_abort_leaves_the_server_and_keeps_what_was_said() {
             Reply::text("again").answer(wire),
         ]);
         let stage = Stage::new(&server, wire, "");
-        let started = stage.runner.start(stage.request("main", "go")).unwrap();
+        let started = stage.runner.start(request("main", "go")).unwrap();
         stage.event(|event| {
             matches!(&event.what, What::Text(text) if text == "the beginning").then_some(())
         });
@@ -82,11 +80,11 @@ fn a_run_that_takes_too_long_is_ended() {
     let wire = Wire::OpenAi;
     let server = ModelServer::scripted(vec![Reply::text("x").answer(wire).cut(0, Piece::Hold)]);
     let stage = Stage::new(&server, wire, "");
-    let mut request = stage.request("main", "go");
-    request.timeout = Some(Duration::from_millis(200));
-    let ended = stage.send(request);
+    let mut limited = request("main", "go");
+    limited.timeout = Some(Duration::from_millis(200));
+    let ended = stage.send(limited);
     assert_eq!(ended, Ended::Aborted { why: AbortReason::Timeout, text: String::new() });
-    let place = stage.runner.place(&stage.request("main", "").who).unwrap();
+    let place = stage.runner.place(&request("main", "").who).unwrap();
     assert_eq!(place.entry().unwrap()["status"], "timeout");
 }
 
@@ -95,10 +93,10 @@ fn a_person_stops_what_runs_with_a_word() {
     let wire = Wire::OpenAi;
     let server = ModelServer::scripted(vec![Reply::text("x").answer(wire).cut(0, Piece::Hold)]);
     let stage = Stage::new(&server, wire, "");
-    let started = stage.runner.start(stage.request("main", "go")).unwrap();
+    let started = stage.runner.start(request("main", "go")).unwrap();
     server.wait_for(1);
     // One that waits for its turn goes as well.
-    let second = stage.runner.start(stage.request("main", "and then")).unwrap();
+    let second = stage.runner.start(request("main", "and then")).unwrap();
     assert_eq!(done(stage.say("main", "stop!")), "Stopped 2 runs.");
     for run in [started.run, second.run] {
         let ended = stage.runner.wait_blocking(&run, crate::LONG).unwrap();

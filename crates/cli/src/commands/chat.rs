@@ -5,22 +5,24 @@
 
 mod show;
 
+use std::collections::HashSet;
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use clawpen_engine::audit::Door;
+use clawpen_engine::broker::Approval;
 use clawpen_engine::call::{Attachment, Desk, Who};
 use clawpen_engine::runner::{
     AbortReason, Answers, Ended, Listener, Origin, Request, RunEvent, Runner, What,
 };
 use clawpen_rules::directives::Authority;
-use clawpen_rules::elevated::Sender as Speaker;
 use serde_json::{Value, json};
 
 use super::CommandError;
+use super::approvals::pending::details;
 use crate::args::Format;
 use crate::args::chat::ChatArgs;
 use crate::exit::Outcome;
@@ -33,6 +35,8 @@ const PROVIDER: &str = "cli";
 const INTERRUPTED: u8 = 130;
 /// How long runs have to end when the conversation is over.
 const LAST_MOMENTS: Duration = Duration::from_secs(10);
+/// How often it is looked whether something waits for an answer.
+const LOOK: Duration = Duration::from_millis(300);
 /// A file that is too large anyway is not read to its end.
 const MAX_ATTACHMENT: u64 = 64 << 20;
 const HELP: &str = "/attach FILE   send a file with the next message\n\
@@ -87,16 +91,14 @@ pub(crate) fn run(args: &ChatArgs, output: &Output) -> Result<Outcome, CommandEr
         }
     }));
     let runner = Runner::new(desk, threads.handle().clone(), Arc::new(Ears(sender)));
-    let who = Who {
+    let mut who = Who {
         session: args.subject.session.clone(),
         agent: args.subject.agent.clone(),
         backend: args.backend.clone(),
-        provider: PROVIDER,
-        sender: Speaker {
-            id: Some(format!("uid:{}", super::mcp::own_user())),
-            ..Speaker::default()
-        },
+        ..Who::default()
     };
+    who.provider = PROVIDER;
+    who.sender.id = Some(format!("uid:{}", super::mcp::own_user()));
     let place = runner.place(&who).map_err(|error| failed(&error.for_model()))?;
     let chat = Chat {
         runner: runner.clone(),
@@ -192,40 +194,50 @@ impl Chat<'_> {
         });
         let started = started.map_err(|error| failed(&crate::config_report::chain(&error)))?;
         let mut screen = Screen::new(self.output, self.format);
+        let mut shown = HashSet::new();
         loop {
-            match self.happenings.recv() {
-                Err(_over) => return Err(failed("the runner is gone")),
+            match self.happenings.recv_timeout(LOOK) {
+                Err(RecvTimeoutError::Disconnected) => return Err(failed("the runner is gone")),
+                // Nothing happens: perhaps a command waits for the person here.
+                Err(RecvTimeoutError::Timeout) => self.ask(&mut shown)?,
                 Ok(Happening::Interrupt) => {
                     self.runner.abort(&self.session, None, AbortReason::Stop);
                 }
                 Ok(Happening::Run(event)) if event.run != started.run => {
-                    screen.beside(&event, &self.session)?
+                    screen.beside(&event, &self.session)?;
                 }
                 Ok(Happening::Run(event)) => match event.what {
                     What::Ended(ended) => {
                         screen.ended(&ended)?;
                         return self.outcome(&started.run, &ended, &screen);
                     }
-                    what => {
-                        screen.show(&what)?;
-                        if let Some((id, command)) = show::waits(&what) {
-                            self.ask(&id, &command)?;
-                        }
-                    }
+                    what => screen.show(&what)?,
                 },
             }
         }
     }
 
-    /// Asks the person here about a command that waits for one.
-    fn ask(&self, id: &str, command: &str) -> Result<(), CommandError> {
+    /// Asks the person here about commands of this session that wait for one; about each once.
+    fn ask(&self, shown: &mut HashSet<String>) -> Result<(), CommandError> {
         if !io::stdin().is_terminal() || self.format == Format::Json {
             return Ok(());
         }
-        let shown = crate::output::safe(command);
-        self.output.text(&format!(
-            "\n{shown}\nrun this on the host? [o]nce, [a]lways, [d]eny, anything else later: "
-        ))?;
+        let waiting = self.runner.waiting(&self.session);
+        for approval in waiting.map_err(|error| failed(&error.for_model()))? {
+            if shown.insert(approval.id.to_string()) {
+                self.ask_about(&approval)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ask_about(&self, approval: &Approval) -> Result<(), CommandError> {
+        let id = approval.id.to_string();
+        self.output.note("");
+        for line in details(approval) {
+            self.output.note(&line);
+        }
+        self.output.text("run it? [o]nce, [a]lways, [d]eny, anything else: not now: ")?;
         let answer = match self.line()?.unwrap_or_default().trim() {
             "o" | "once" => "allow-once",
             "a" | "always" => "allow-always",

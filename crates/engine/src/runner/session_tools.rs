@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clawpen_rules::directives::Authority;
-use clawpen_rules::elevated::Sender;
 use clawpen_rules::ids::AgentId;
 use clawpen_rules::models;
 use clawpen_rules::session::key::SessionKey;
@@ -386,13 +385,7 @@ impl Inner {
 
 /// A session in which nobody speaks: no sender, so no gate opens.
 fn nobody(key: &str, like: &Who) -> Who {
-    Who {
-        session: Some(key.to_owned()),
-        agent: None,
-        backend: like.backend.clone(),
-        provider: "",
-        sender: Sender::default(),
-    }
+    Who { session: Some(key.to_owned()), backend: like.backend.clone(), ..Who::default() }
 }
 
 fn word<'a>(arguments: &'a Value, name: &str) -> Result<&'a str, String> {

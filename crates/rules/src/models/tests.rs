@@ -1,3 +1,5 @@
+//! Which model is found in which config, and what is said when there is none.
+
 use super::*;
 use crate::config::json5;
 

@@ -141,16 +141,6 @@ fn arguments_text(arguments: &Value) -> String {
     found.map_or_else(|| arguments.to_string(), str::to_owned)
 }
 
-/// The approval that a call waits for, and its command.
-pub(super) fn waits(what: &What) -> Option<(String, String)> {
-    let What::ToolEnded { details, .. } = what else { return None };
-    if details["status"] != "approval-pending" {
-        return None;
-    }
-    let text = |key: &str| details[key].as_str().map(str::to_owned);
-    Some((text("approvalId")?, text("command")?))
-}
-
 /// A message of a transcript on one line.
 pub(super) fn line(message: &Map<String, Value>) -> Option<String> {
     let who = match message.get("role").and_then(Value::as_str)? {
