@@ -56,7 +56,11 @@ impl ModelRef {
     pub fn parse(text: &str) -> Option<Self> {
         let (provider, id) = text.trim().split_once('/')?;
         let (provider, id) = (provider.trim().to_lowercase(), id.trim());
-        (!provider.is_empty() && !id.is_empty()).then(|| Self { provider, id: id.to_owned() })
+        // An id stands in addresses: it must not lead elsewhere there.
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@+".contains(c);
+        let is_sound = id.chars().all(is_plain) && !id.split('/').any(|part| part == "..");
+        let is_named = !provider.is_empty() && !id.is_empty();
+        (is_named && is_sound).then(|| Self { provider, id: id.to_owned() })
     }
 }
 
@@ -169,6 +173,11 @@ pub enum NoModel {
         "`{key}` asks for the api `{api}`, which is not part of this build; write one of {known}"
     )]
     UnknownApi { key: String, api: String, known: String },
+    #[error(
+        "the model `{model}` is not one that an agent may choose; list it in `agents.defaults.models` or in its provider's \
+         `models`"
+    )]
+    NotListed { model: ModelRef },
     #[error("`{key}` is no http or https address")]
     BadAddress { key: String },
     #[error(
@@ -198,6 +207,21 @@ pub fn decide(
     let fallbacks = fallbacks.collect::<Result<Vec<_>, _>>()?;
     let fallbacks = fallbacks.into_iter().filter(|other| other.name != model.name).collect();
     Ok(Chosen { model, fallbacks })
+}
+
+/// Decides whether an agent may choose a model for another: only one that a person has named for this. A model that
+/// was talked into something must not send the talk to another provider.
+pub fn decide_choice(config: &Config, agent: &AgentId, model: &ModelRef) -> Result<(), NoModel> {
+    let (first, others) = written(config, agent);
+    let configured = first.into_iter().chain(others);
+    let mut configured = configured.filter_map(|(key, text)| named(config, &key, &text).ok());
+    let allowed = config.at(&["agents", "defaults", "models"]).map(|at| at.members());
+    let mut allowed = allowed.unwrap_or_default().into_iter();
+    let provider = config.at(&["models", "providers"]).and_then(|at| at.get(&model.provider));
+    let is_listed = provider.is_some_and(|at| listed(&at, &model.id).is_some())
+        || configured.any(|name| name == *model)
+        || allowed.any(|(name, _)| ModelRef::parse(name).as_ref() == Some(model));
+    if is_listed { Ok(()) } else { Err(NoModel::NotListed { model: model.clone() }) }
 }
 
 type Written = (String, String);

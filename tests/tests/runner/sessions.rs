@@ -90,6 +90,9 @@ fn a_session_sees_itself_and_its_own_and_nobody_else() {
             (_, 3) => call("session_status", json!({ "sessionKey": "agent:main:other" })),
             (_, 4) => call("subagents", json!({ "action": "kill", "target": "agent:main:other" })),
             (_, 5) => call("sessions_spawn", json!({ "task": "x", "agentId": "boss" })),
+            (_, 6) => {
+                call("sessions_spawn", json!({ "task": "x", "model": "openrouter/elsewhere" }))
+            }
             _ => Reply::text("end").answer(WIRE),
         }
     });

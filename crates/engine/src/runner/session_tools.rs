@@ -250,7 +250,11 @@ impl Run<'_> {
                 .map_err(|why| why.to_string())?;
             let named =
                 arguments["model"].as_str().map(|text| models::named(config, "model", text));
-            named.transpose().map_err(|error| error.to_string())
+            let named = named.transpose().map_err(|error| error.to_string())?;
+            if let Some(model) = &named {
+                models::decide_choice(config, own, model).map_err(|error| error.to_string())?;
+            }
+            Ok::<_, String>(named)
         });
         let model = model.map_err(|error| error.for_model())??;
         // A sub-agent of another agent is as deep as one of its own would be.

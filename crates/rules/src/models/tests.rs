@@ -113,3 +113,25 @@ fn what_is_missing_is_said_with_its_key() {
         assert!(of(text).contains(needle), "{}", of(text));
     }
 }
+
+#[test]
+fn an_agent_chooses_only_among_models_that_a_person_named() {
+    let config = config(
+        r#"{ models: { providers: { p: { baseUrl: "http://h", models: [{ id: "listed" }] } } },
+             agents: { defaults: { model: { primary: "p/main", fallbacks: ["q/other"] }, models: { "openai/gpt": { alias: "g" } } } } }"#,
+    );
+    for (text, expected) in [
+        ("p/listed", true),
+        ("p/main", true),
+        ("q/other", true),
+        ("openai/gpt", true),
+        ("p/unlisted", false),
+        ("openrouter/anything", false),
+    ] {
+        let model = ModelRef::parse(text).unwrap();
+        assert_eq!(decide_choice(&config, &AgentId::main(), &model).is_ok(), expected, "{text}");
+    }
+    for bad in ["p/../../admin", "p/m?alt=x", "p/a b", "p/a#b", "p/a%2e", "/m", "p/"] {
+        assert_eq!(ModelRef::parse(bad), None, "{bad}");
+    }
+}
