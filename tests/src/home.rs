@@ -1,6 +1,6 @@
 //! A throw-away home to run the real binary in.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -28,6 +28,19 @@ impl Home {
     pub fn new() -> Self {
         let directory =
             tempfile::Builder::new().prefix("pen").tempdir().expect("temporary directory");
+        std::fs::create_dir(directory.path().join(".openclaw")).expect("state directory");
+        Self { directory }
+    }
+
+    /// An empty home below a directory that only root writes to. Whoever may not has one like any other.
+    ///
+    /// # Panics
+    /// If the machine cannot make a temporary directory.
+    #[expect(clippy::expect_used, reason = "a test without a directory cannot go on")]
+    pub fn below(directory: &Path) -> Self {
+        let Ok(directory) = tempfile::Builder::new().prefix("pen").tempdir_in(directory) else {
+            return Self::new();
+        };
         std::fs::create_dir(directory.path().join(".openclaw")).expect("state directory");
         Self { directory }
     }

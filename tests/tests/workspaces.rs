@@ -92,6 +92,13 @@ impl World {
     }
 }
 
+impl Drop for World {
+    fn drop(&mut self) {
+        // Sandboxes outlive whoever asked for them, and only their owner can end them.
+        self.run(&["sandbox", "remove", "--all", "--force"]);
+    }
+}
+
 fn own_uid() -> u32 {
     fs::metadata("/proc/self").expect("proc").uid()
 }
@@ -281,4 +288,138 @@ fn as_root_the_copies_mode_keeps_others_out() {
     };
     assert_eq!(mode(COPY), 0o700);
     assert_eq!(mode(".openclaw/clawpen/workspaces"), 0o700);
+}
+
+const OWN: &str =
+    "{agents: {defaults: {sandbox: {mode: 'all', backend: 'native', workspaceAccess: 'rw'}}}}";
+const SHOWN: &str = "/workspace/.openclaw/sandbox-skills/skills";
+
+/// A world whose agent works in its own workspace, on a host that has a skill.
+fn with_host_skill(config: &str, who: Who) -> World {
+    let world = World::new(config, who);
+    let skill = world.home.path(".openclaw/skills/tidy");
+    fs::create_dir_all(&skill).expect("directory");
+    fs::write(skill.join("SKILL.md"), "tidy 1\n").expect("file");
+    if is_root() && world.uid() != 0 {
+        give_away(&world.home.path(".openclaw/skills"), world.uid());
+    }
+    world
+}
+
+#[test]
+fn issues_46257_90410_91761_105854_124555_skills_of_the_host_stand_in_an_agents_own_workspace_and_only_to_be_read()
+ {
+    for who in [Who::Ourselves, Who::Ordinary] {
+        let world = with_host_skill(OWN, who);
+        assert_eq!(
+            world.shell(&format!("cat {SHOWN}/tidy/SKILL.md skills/git/SKILL.md")),
+            "tidy 1\ngit 1\n"
+        );
+        let first = world.json(&["sandbox", "list", "--json"]);
+        for attack in [
+            format!("echo x > {SHOWN}/tidy/SKILL.md"),
+            format!("echo x > {SHOWN}/new"),
+            format!("rm -r {SHOWN}"),
+            format!("mv {SHOWN} {SHOWN}-away"),
+            format!("chmod 777 {SHOWN}/tidy"),
+            "rmdir .openclaw/sandbox-skills".to_owned(),
+            "mv .openclaw/sandbox-skills elsewhere".to_owned(),
+            "mount --bind /tmp .openclaw/sandbox-skills".to_owned(),
+            "umount .openclaw/sandbox-skills".to_owned(),
+        ] {
+            let run = world.run(&["exec", "--", "sh", "-c", &attack]);
+            assert_ne!(run.code, Some(0), "{attack}");
+        }
+        // What the host changes is seen by the same sandbox, as a whole.
+        world.write(".openclaw/skills/tidy/SKILL.md", "tidy 2 now\n");
+        assert_eq!(
+            world.shell(&format!("cat {SHOWN}/tidy/SKILL.md; ls {SHOWN}")),
+            "tidy 2 now\ntidy\n"
+        );
+        let rows = world.json(&["sandbox", "list", "--json"]);
+        let name = |rows: &Value| rows["containers"][0]["createdAtMs"].clone();
+        assert_eq!(name(&rows), name(&first));
+        assert_eq!(world.read(".openclaw/skills/tidy/SKILL.md").as_deref(), Some("tidy 2 now\n"));
+        // Nothing of it is in the agent's workspace itself.
+        let place = world.home.path(".openclaw/workspace/.openclaw/sandbox-skills");
+        assert_eq!(fs::read_dir(place).expect("mount point").count(), 0);
+        let removed = world.run(&["sandbox", "remove", "--all", "--force"]);
+        assert_eq!(removed.code, Some(0), "{}", removed.stderr);
+        assert!(!world.home.path(".openclaw/sandboxes/agent-main-f331f052.skills").exists());
+    }
+}
+
+#[test]
+fn an_agent_that_shadows_or_denies_a_skill_of_the_host_changes_nothing_about_it() {
+    let world = with_host_skill(OWN, Who::Ourselves);
+    // A nearer skill of the same name is the agent's own and stands elsewhere.
+    world.shell("mkdir -p skills/tidy .agents/skills/tidy; echo evil | tee skills/tidy/SKILL.md .agents/skills/tidy/SKILL.md");
+    assert_eq!(world.shell(&format!("cat {SHOWN}/tidy/SKILL.md; ls {SHOWN}")), "tidy 1\ntidy\n");
+    let denied = OWN.replace("}}}}", "}}}, tools: {deny: ['read']}}");
+    let world = with_host_skill(&denied, Who::Ourselves);
+    assert_eq!(world.shell("ls -A .openclaw/sandbox-skills"), "");
+}
+
+#[test]
+fn what_an_agent_puts_in_the_way_of_the_skills_is_named_and_its_own_sandbox_goes_on() {
+    let world = with_host_skill(OWN, Who::Ourselves);
+    let outside = world.home.path("outside");
+    fs::create_dir(&outside).expect("directory");
+    // The mount goes with the directory that holds it; then a link to somewhere else on the host.
+    world.shell(&format!("mv .openclaw moved && ln -s {} .openclaw", outside.display()));
+    assert_eq!(world.shell("cat moved/sandbox-skills/skills/tidy/SKILL.md"), "tidy 1\n");
+    assert_eq!(fs::read_dir(&outside).expect("directory").count(), 0);
+    let place = world.home.path(".openclaw/workspace/.openclaw");
+    let named = format!("`{}` is no plain directory", place.display());
+    // Its sandbox is killed, so the next is made over the link: nothing is mounted anywhere else, whoever looks.
+    world.shell("rm .openclaw && ln -s /tmp .openclaw");
+    kill_pens(&world.home);
+    for when in ["killed", "again"] {
+        let refused = world.run(&["exec", "--", "true"]);
+        assert!(
+            refused.code != Some(0) && refused.stderr.contains(&named),
+            "{when}: {}",
+            refused.stderr
+        );
+    }
+    assert_eq!(world.json(&["sandbox", "list", "--json"])["containers"], json!([]));
+    assert_eq!(fs::read_dir(&outside).expect("directory").count(), 0);
+    fs::remove_file(&place).expect("the link");
+    assert_eq!(world.shell(&format!("cat {SHOWN}/tidy/SKILL.md")), "tidy 1\n");
+}
+
+/// Kills the first process of every pen that has something of a home.
+fn kill_pens(home: &Home) {
+    let script = "for one in /proc/[0-9]*; do grep -qs \"$1\" $one/mountinfo && \
+                  grep -qs '^NSpid:.*[[:space:]]1$' $one/status && kill -9 ${one#/proc/} && \
+                  while [ -e $one/exe ]; do :; done; done; true";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).arg(home.path("").to_string_lossy().trim_end_matches('/'));
+    assert!(command.status().expect("sh").success());
+}
+
+#[test]
+fn a_sandbox_in_use_goes_on_when_the_host_gets_its_first_skill() {
+    let world = World::new(OWN, Who::Ourselves);
+    world.shell("true");
+    let answer = world.json(&["sandbox", "explain", "--json"]);
+    assert_eq!(
+        answer["clawpen"]["runtime"]["mounts"].as_array().map(Vec::len),
+        Some(1),
+        "{answer}"
+    );
+    assert!(!world.home.path(".openclaw/workspace/.openclaw").exists());
+    let skill = world.home.path(".openclaw/skills/tidy");
+    fs::create_dir_all(&skill).expect("directory");
+    fs::write(skill.join("SKILL.md"), "tidy 1\n").expect("file");
+    let answer = world.json(&["sandbox", "explain", "--json"]);
+    let mounts = &answer["clawpen"]["runtime"]["mounts"];
+    assert_eq!(mounts[1]["containerRoot"], "/workspace/.openclaw/sandbox-skills", "{mounts}");
+    assert_eq!((&mounts[1]["writable"], &mounts[1]["source"]), (&json!(false), &json!("skills")));
+    let run = world.run(&["exec", "--", "echo", "still here"]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "still here\n"), "{}", run.stderr);
+    assert!(run.stderr.contains("recreate"), "{}", run.stderr);
+    let recreated = world.run(&["sandbox", "recreate", "--all", "--force"]);
+    assert_eq!(recreated.code, Some(0), "{}", recreated.stderr);
+    assert_eq!(world.shell(&format!("cat {SHOWN}/tidy/SKILL.md")), "tidy 1\n");
 }

@@ -10,6 +10,8 @@
 mod docker;
 #[path = "kills/ground.rs"]
 mod ground;
+#[path = "kills/protocols.rs"]
+mod protocols;
 #[path = "kills/restarts.rs"]
 mod restarts;
 

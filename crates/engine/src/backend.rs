@@ -64,7 +64,7 @@ pub struct Engines {
     frozen: Mutex<HashMap<Endpoint, Instant>>,
     patience: Patience,
     /// What waits for native pens to be asked for.
-    ahead: native::Ahead,
+    ahead: Arc<native::Ahead>,
 }
 
 /// There is no sandbox.
@@ -74,6 +74,23 @@ pub enum StartError {
     Native(#[from] native::StartError),
     #[error(transparent)]
     Docker(#[from] docker::StartError),
+}
+
+impl StartError {
+    /// What a command in the sandbox said, if the error quotes it: content, which no record keeps.
+    pub fn quoted(&self) -> Option<&str> {
+        match self {
+            Self::Native(native::StartError {
+                cause: native::StartFailure::SetupFailed { said, .. },
+                ..
+            })
+            | Self::Docker(docker::StartError {
+                cause: DockerFailure::SetupFailed { said, .. },
+                ..
+            }) => Some(said),
+            Self::Native(_) | Self::Docker(_) => None,
+        }
+    }
 }
 
 /// A running sandbox whose facts hold. Dropping it ends it, unless it was made to stay.
@@ -87,6 +104,22 @@ impl Engines {
     /// For work that nobody waits for: an engine that is slow is left alone.
     pub fn hurried() -> Self {
         Self { patience: Patience::Brief, ..Self::default() }
+    }
+
+    /// Connections of their own, with the same pens made ahead.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self { ahead: Arc::clone(&self.ahead), ..Self::default() }
+    }
+
+    /// Whether a native pen of this name was given to its owner since this was last asked.
+    pub fn was_given(&self, name: &str) -> bool {
+        self.ahead.was_given(name)
+    }
+
+    /// Ends the oldest of the pens that wait until there are no more than `most`.
+    pub fn trim(&self, most: usize) {
+        self.ahead.trim(most);
     }
 
     /// The engine that the environment names.

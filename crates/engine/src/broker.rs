@@ -32,14 +32,14 @@ use std::os::unix::fs::MetadataExt as _;
 
 use clawpen_rules::approval::answer::{Settled, Word};
 use clawpen_rules::approval::file::{AgentKey, Change};
-use clawpen_rules::approval::resolver::{self, Asked, MayAnswer, Resolver, WhyNot};
+use clawpen_rules::approval::resolver::{self, Asked, MayAnswer, Resolver, RunPlace, WhyNot};
 use clawpen_rules::command::escape;
 use rusqlite::named_params;
 
 pub use asking::{Ask, Asker, DEFAULT_TIMEOUT, MAX_PENDING, MAX_PENDING_PER_SESSION};
 pub use row::{Approval, Id, Outcome, State};
 pub(crate) use run::ending;
-pub use run::{NotRun, Ran};
+pub use run::{Means, NotRun, Ran};
 pub use wait::POLL;
 
 use crate::approvals_file::ApprovalsStore;
@@ -151,8 +151,9 @@ impl Broker<'_> {
         let (approval, by) = self.database.write(|sql| {
             settle::sweep(sql, &now)?;
             let approval = row::find(sql, id)?;
-            let asked = Asked { owner, client: approval.client.as_deref() };
-            let by = match resolver::decide(resolver, asked) {
+            let client = approval.client.as_deref();
+            let asked = Asked { owner, client, place: approval.place() };
+            let by = match resolver::decide(resolver, asked, word) {
                 MayAnswer::Yes(by) => by,
                 MayAnswer::No(why) => {
                     let reason = format!("{} is not heard: {why}", resolver.speaker);
@@ -339,6 +340,14 @@ impl Approval {
             duration: std::time::Duration::ZERO,
             bytes_in: 0,
             bytes_out: 0,
+        }
+    }
+
+    /// Where it would run. Without a plan it stays in the sandbox, unless somebody else runs it.
+    pub fn place(&self) -> RunPlace {
+        match (&self.plan, self.door) {
+            (Some(_), _) | (None, Door::Socket) => RunPlace::Host,
+            (None, Door::Cli | Door::Mcp | Door::Websocket | Door::Http) => RunPlace::Sandbox,
         }
     }
 

@@ -14,6 +14,8 @@ mod ask;
 mod desk;
 mod exec;
 mod failure;
+mod fetch;
+mod host;
 mod manage;
 mod policy;
 mod process;
@@ -21,6 +23,7 @@ mod ready;
 mod record;
 mod runs;
 mod session;
+mod stock;
 mod stop;
 
 use std::path::Path;
@@ -46,6 +49,7 @@ use crate::backend::{self, Engines, Plan, Sandbox};
 use crate::clock::{Clock, SystemClock};
 use crate::config_store::Store;
 use crate::database::DatabaseError;
+use crate::error_text::chain;
 use crate::explain::{self, Question, QuestionError};
 use crate::faults;
 use crate::lifecycle::current::{self, Currents};
@@ -56,8 +60,10 @@ use crate::registry::{Identity, Kind, NewRow, Row};
 use crate::workspaces::{self, Ready, Released, WorkspaceError, Workspaces};
 use crate::yard::Yard;
 
+pub use ask::{PassingOn, Pending};
 pub use desk::{Desk, Quiet, ToolRequest, Watch, Who};
-pub use failure::{NeedsApproval, ToolCallError};
+pub use failure::{NotApproved, ToolCallError};
+pub use manage::Job;
 pub use session::{Attachment, Placed, SessionView};
 pub use stop::Stop;
 
@@ -153,6 +159,22 @@ pub struct Done<T> {
 }
 
 impl OpenError {
+    /// What a command in the sandbox said, if the error quotes it: content, which no record keeps.
+    pub fn quoted(&self) -> Option<&str> {
+        match self {
+            Self::Start(error)
+            | Self::Ensure(EnsureError::Start(error) | EnsureError::Left { start: error, .. }) => {
+                error.quoted()
+            }
+            Self::Ensure(_)
+            | Self::Question(_)
+            | Self::Refused(_)
+            | Self::Workspace(_)
+            | Self::Database(_)
+            | Self::Audit(_) => None,
+        }
+    }
+
     /// The image that is not there, if that is all there is to it.
     pub fn missing_image(&self) -> Option<&str> {
         let start = match self {
@@ -274,7 +296,7 @@ pub fn run<T>(
 ) -> Result<Done<T>, OpenError> {
     let id = random::uuid();
     let start = Instant::now();
-    let mut open = match prepared.open(yard, about.keeping, &id) {
+    let (mut open, trouble) = match prepared.open_and_tell(yard, about.keeping, &id) {
         Ok(open) => open,
         Err(error) => {
             record::not_run(yard, prepared, about, &id, &error)?;
@@ -290,7 +312,7 @@ pub fn run<T>(
     let value = job(&mut open, &mut tally);
     faults::reached("call.ran");
     record::ran(yard, prepared, about, &id, (start.elapsed(), tally))?;
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = trouble.into_iter().collect();
     match open {
         Open::Held(held) => drop(held),
         Open::Fresh(sandbox) => {
@@ -334,12 +356,21 @@ pub fn tidy_now_and_then(yard: &Yard, store: &Store) -> Vec<String> {
 /// To be called when a sandbox was removed: what becomes of its workspace is its owner's setting.
 /// Gives a note if that did not work; the workspace is still there then.
 pub fn release_workspace(yard: &Yard, currents: &Currents<'_>, row: &Row) -> Result<(), String> {
-    // An agent's own directory is never ours to move, and what it is not now it may have been.
-    let Some(directory) = currents.private_directory(row) else { return Ok(()) };
     let agent = row.agent.as_ref().map_or("", |agent| agent.as_str());
-    let released = Released { directory: &directory, scope_key: row.scope.as_str(), agent };
-    let policy = currents.own(row).workspaces;
     let workspaces = Workspaces::new(&yard.state_dir);
+    let released = |directory| Released { directory, scope_key: row.scope.as_str(), agent };
+    // An agent's own directory is never ours to move, and what it is not now it may have been.
+    let Some(directory) = currents.private_directory(row) else {
+        let Some(skills) = currents.skills_directory(row) else { return Ok(()) };
+        let rows = yard.database.registry().list().map_err(|error| error.to_string())?;
+        // The same scope may have another sandbox, on another backend.
+        if rows.iter().any(|other| other.scope == row.scope && other.name != row.name) {
+            return Ok(());
+        }
+        return workspaces.forget_skills(&released(&skills)).map_err(|error| chain(&error));
+    };
+    let released = released(&directory);
+    let policy = currents.own(row).workspaces;
     workspaces
         .release(&released, &policy, yard.clock().now().wall)
         .map(drop)
@@ -357,6 +388,11 @@ fn sweep_workspaces(yard: &Yard, store: &Store) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
+/// For a sandbox that is to be made.
+fn unobstructed(ready: Ready) -> Result<(), WorkspaceError> {
+    ready.obstacle.map_or(Ok(()), |obstacle| Err(obstacle.into()))
+}
+
 impl Prepared {
     /// Opens the scope's sandbox, or one for this call. Nothing is recorded.
     pub fn open<'a>(
@@ -365,22 +401,52 @@ impl Prepared {
         keeping: Keeping,
         call: &str,
     ) -> Result<Open<'a>, OpenError> {
+        self.open_and_tell(yard, keeping, call).map(|(open, _)| open)
+    }
+
+    /// The same, with what could not be brought up to date in its workspace.
+    fn open_and_tell<'a>(
+        &self,
+        yard: &'a Yard,
+        keeping: Keeping,
+        call: &str,
+    ) -> Result<(Open<'a>, Option<String>), OpenError> {
         // Before it is found again as well: what was copied in is kept in step.
-        self.ready_workspace(yard.clock())?;
-        match keeping {
+        let mut ready = self.ready_workspace(yard.clock())?;
+        let trouble = ready.trouble.take();
+        let open = match keeping {
             Keeping::Scope => {
                 let session = self.explanation.session.key().map(SessionKey::as_str);
                 let caller = Caller { call, session };
-                let held = yard.lifecycle().ensure(&self.wanted(), &caller)?;
-                Ok(Open::Held(Box::new(held)))
+                let in_the_way = |found| Err(WorkspaceError::Obstacle(found).into());
+                // Only a sandbox that is to be made needs the place: an agent must not lock itself out of its own.
+                if let Some(found) = &ready.obstacle
+                    && yard
+                        .database
+                        .registry()
+                        .get(&self.name)
+                        .map_err(EnsureError::from)?
+                        .is_none()
+                {
+                    return in_the_way(found.clone());
+                }
+                match (yard.lifecycle().ensure(&self.wanted(), &caller), ready.obstacle) {
+                    // What was there is gone, and the mount of a new one did not come to its place.
+                    (Err(EnsureError::Start(_)), Some(found)) => return in_the_way(found),
+                    (held, _) => Open::Held(Box::new(held?)),
+                }
             }
-            Keeping::Fresh => Ok(Open::Fresh(self.start_fresh(&yard.engines)?)),
-        }
+            Keeping::Fresh => {
+                unobstructed(ready)?;
+                Open::Fresh(self.start_fresh(&yard.engines)?)
+            }
+        };
+        Ok((open, trouble))
     }
 
     /// Makes a sandbox that goes with its value and is written down nowhere.
     pub fn make(&self, engines: &backend::Engines) -> Result<Sandbox, OpenError> {
-        self.ready_workspace(&SystemClock)?;
+        unobstructed(self.ready_workspace(&SystemClock)?)?;
         self.start_fresh(engines)
     }
 
@@ -391,7 +457,7 @@ impl Prepared {
         keeping: Keeping,
         count: usize,
     ) -> Result<(), OpenError> {
-        self.ready_workspace(&SystemClock)?;
+        unobstructed(self.ready_workspace(&SystemClock)?)?;
         let lifetime = match keeping {
             Keeping::Scope => Lifetime::Persistent,
             Keeping::Fresh => Lifetime::UntilDisconnect,
@@ -428,8 +494,11 @@ impl Prepared {
     pub fn wanted(&self) -> Wanted<'_> {
         let Explanation { session, sandbox, runtime, .. } = &self.explanation;
         let backend = self.plan.backend();
-        let fingerprint =
-            runtime.fingerprint.clone().with_own(&current::own_settings(&self.own, backend));
+        let fingerprint = runtime.fingerprint.clone().with_own(&current::own_settings(
+            &self.own,
+            backend,
+            &runtime.layout,
+        ));
         let agent = match sandbox.scope.value {
             Scope::Shared => None,
             Scope::Session | Scope::Agent => Some(session.agent().clone()),

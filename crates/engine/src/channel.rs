@@ -77,8 +77,14 @@ impl Channel {
         oldest: u16,
     ) -> Result<Self, ConnectError> {
         let mut link = Link::new(transport, patience);
-        let hello = Hello { oldest, newest: VERSION };
-        let answer = link.ask(CONTROL, &Request::Hello(hello), Deadline::after(patience.answer));
+        link.queue(CONTROL, &hello(oldest)).map_err(ConnectError::Hello)?;
+        Self::welcomed(link, oldest)
+    }
+
+    /// Waits for the answer to a hello that was sent.
+    fn welcomed(mut link: Link, oldest: u16) -> Result<Self, ConnectError> {
+        let deadline = link.soon();
+        let answer = link.answer(CONTROL, deadline);
         let welcome = match answer.map_err(ConnectError::Hello)? {
             Event::Welcome(welcome) => welcome,
             other => return Err(ConnectError::Hello(error::unexpected(&other))),
@@ -104,24 +110,6 @@ impl Channel {
         self.ask(&Request::Facts, |event| match event {
             Event::FactsReport(report) => Ok(*report),
             other => Err(error::unexpected(&other)),
-        })
-    }
-
-    /// The same, with something else to do while the supervisor looks: it needs a millisecond to
-    /// start its observer.
-    pub fn facts_meanwhile<T>(
-        &mut self,
-        job: impl FnOnce() -> T,
-    ) -> Result<(FactsReport, T), CallError> {
-        self.run(|link, channel| {
-            link.queue(channel, &Request::Facts)?;
-            link.send()?;
-            let done = job();
-            let deadline = link.soon();
-            match link.answer(channel, deadline)? {
-                Event::FactsReport(report) => Ok((*report, done)),
-                other => Err(error::unexpected(&other)),
-            }
         })
     }
 
@@ -205,6 +193,46 @@ impl Channel {
         self.link.settle();
         result
     }
+}
+
+/// A connection to a supervisor that was asked for its facts together with the hello: it may begin to look
+/// before anybody is there to wait for it, even before it serves.
+#[derive(Debug)]
+pub struct FactsAsked(Link);
+
+impl FactsAsked {
+    /// Asks over a stream whose other end is, or will be, the supervisor by construction.
+    pub fn over(transport: Box<dyn Transport>, patience: Patience) -> Result<Self, ConnectError> {
+        let mut link = Link::new(transport, patience);
+        link.queue(CONTROL, &hello(OLDEST_VERSION))
+            .and_then(|()| link.queue(CONTROL + 1, &Request::Facts))
+            .and_then(|()| link.send())
+            .map_err(ConnectError::Hello)?;
+        Ok(Self(link))
+    }
+
+    /// Checks who is at the other end of `stream`, as [`Channel::connect`] does, and asks.
+    pub fn connect(stream: UnixStream, first_process: u32) -> Result<Self, ConnectError> {
+        transport::check_peer(&stream, first_process)?;
+        Self::over(Box::new(stream), Patience::default())
+    }
+
+    /// Waits for the welcome, then for the facts.
+    pub fn answers(self) -> Result<(Channel, Result<FactsReport, CallError>), ConnectError> {
+        let mut channel = Channel::welcomed(self.0, OLDEST_VERSION)?;
+        let report = channel.run(|link, number| {
+            let deadline = link.soon();
+            match link.answer(number, deadline)? {
+                Event::FactsReport(report) => Ok(*report),
+                other => Err(error::unexpected(&other)),
+            }
+        });
+        Ok((channel, report))
+    }
+}
+
+fn hello(oldest: u16) -> Request<'static> {
+    Request::Hello(Hello { oldest, newest: VERSION })
 }
 
 /// Reads the answer that tells nothing.

@@ -21,7 +21,8 @@ use clawpen_rules::command::{
 use clawpen_rules::config::locate::expand_tilde;
 use clawpen_rules::elevated::level::Elevation;
 use clawpen_rules::exec_host::{
-    self, ExecDecision, ExecRefusal, HostExec, SandboxExec, SessionSandbox, Situation, Wishes,
+    self, ExecDecision, ExecRefusal, HostExec, HostWish, SandboxExec, SessionSandbox, Situation,
+    Wishes,
 };
 use clawpen_rules::explain::Explanation;
 use clawpen_rules::posix;
@@ -37,7 +38,7 @@ use crate::session_store;
 #[derive(Debug, Clone, Copy)]
 pub struct CommandQuestion<'a> {
     pub text: &'a str,
-    /// Absolute; without it the agent's workspace.
+    /// From the agent's workspace on; without it that itself.
     pub cwd: Option<&'a str>,
     pub who: Question<'a>,
     pub call: CallFacts<'a>,
@@ -124,7 +125,10 @@ pub(crate) fn ask_about(
     let config = &store.loaded.config;
     let agent = explanation.session.agent().clone();
     let workspace = store.locations.agent_workspace(config, &agent);
-    let cwd = question.cwd.map_or(workspace.value, posix::normalize);
+    let cwd = match question.cwd {
+        Some(asked) => posix::resolve(&workspace.value, asked),
+        None => workspace.value,
+    };
     if let Some(closed) = tool_closed(&explanation) {
         return Ok(CommandAnswer { explanation, cwd, outcome: closed });
     }
@@ -205,21 +209,42 @@ fn host(
     let session = &explanation.session;
     let record = store.locations.session_store(config, session.agent());
     let stored = session.key().map(|key| session_store::exec_wishes(Path::new(&record), key));
+    let stored = stored.unwrap_or_default();
     let sandbox = match call.door {
         DoorSandbox::Always => SessionSandbox::Required,
         DoorSandbox::AsConfigured if explanation.is_sandboxed() => SessionSandbox::Required,
         DoorSandbox::AsConfigured => SessionSandbox::None,
+    };
+    let (session_wishes, request) = match call.door {
+        DoorSandbox::AsConfigured => (stored, call.wishes),
+        DoorSandbox::Always => tightened(stored, call.wishes),
     };
     exec_host::decide(&Situation {
         config,
         agent: session.agent(),
         sandbox,
         message: Wishes::default(),
-        session: stored.unwrap_or_default(),
-        request: call.wishes,
+        session: session_wishes,
+        request,
         elevation: call.elevation,
         approvals,
     })
+}
+
+/// What a session's record wishes, at a door that is not the one where a person set it: it may hold a call back, and
+/// lets nothing out. Gives what counts as the session's and as the call's.
+fn tightened(stored: Wishes, call: Wishes) -> (Wishes, Wishes) {
+    let host = stored.host.filter(|host| *host == HostWish::Sandbox);
+    let session = Wishes { host, ..Wishes::default() };
+    let security = match (stored.security, call.security) {
+        (Some(stored), Some(call)) => Some(stored.min(call)),
+        (stored, call) => stored.or(call),
+    };
+    let ask = match (stored.ask, call.ask) {
+        (Some(stored), Some(call)) => Some(stored.max(call)),
+        (stored, call) => stored.or(call),
+    };
+    (session, Wishes { security, ask, ..call })
 }
 
 /// Whom a host answer is about.

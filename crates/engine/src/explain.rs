@@ -24,7 +24,7 @@ use crate::exec_question;
 use crate::host_files::OneLook;
 use crate::known_places;
 use crate::session_store;
-use crate::workspaces::{Wanted, Workspaces};
+use crate::workspaces::{self, Wanted, Workspaces};
 
 /// Where the reference's documentation of all this is.
 const DOCS_URL: &str = "https://docs.openclaw.ai/sandbox";
@@ -80,6 +80,7 @@ fn facts(
         owner: owner(layout.mounted()),
         agent_workspace,
         known_places: known_places::look_up(store),
+        host_skills: workspaces::host_skills(store, &layout),
         recorded_channel: recorded.into_iter().next(),
         channels: channels.to_vec(),
         now_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),

@@ -15,6 +15,8 @@ use clawpen_rules::facts::{
 };
 use clawpen_wire::supervisor::{FactsReport, FileIdentity, NamespaceFact, ProcessFacts};
 
+use crate::kernel_text;
+
 /// The kinds of namespaces that a pen has of its own, as `/proc/self/ns` names them.
 pub const NAMESPACES: [&str; 7] = ["user", "pid", "mnt", "net", "ipc", "uts", "cgroup"];
 
@@ -43,7 +45,7 @@ pub fn outside(first_process: u32) -> Result<Outside, ObserveError> {
     let process = first_process.to_string();
     let text = |file: &str| {
         let path = PathBuf::from(format!("/proc/{process}/{file}"));
-        fs::read_to_string(&path).map_err(|cause| ObserveError::Read { path, cause })
+        kernel_text::read(&path).map_err(|cause| ObserveError::Read { path, cause })
     };
     Ok(Outside {
         status: Status::parse(&text("status")?)?,

@@ -1,28 +1,30 @@
 //! A command on the host, from its text to its end, as a straight line.
 //!
 //! ```text
-//! ask the rules ─► run ─────────────────────────────────────────────► host_exec ─► record
+//! ask the rules ─► run ────────────────────────────────────────► record ─► host_exec ─► record
 //!              ├─► ask ─► broker: request ─► wait ─► ask the rules again ─► run what was shown
 //!              └─► refuse ─► record
 //! ```
 //!
 //! Every door that lets a command leave the sandbox goes through here. Decides nothing: the rules say
 //! where a command goes and whether a person must agree, the broker waits, [`crate::host_exec`] looks
-//! again at every file and runs. A policy that got stricter while somebody thought counts.
+//! again at every file and runs. A policy that got stricter while somebody thought counts. What cannot
+//! be recorded does not start.
 
 use std::time::{Duration, Instant};
 
 use clawpen_rules::approval::Decision;
-use clawpen_rules::approval::answer::Looks;
+use clawpen_rules::approval::answer::{self, Looks, Settled};
+use clawpen_rules::approval::file::{AgentKey, Change, Use};
 use clawpen_rules::approval::run_form::Frozen;
 use clawpen_rules::command::escape;
 
 use crate::audit::{Call, Reason, Verdict};
-use crate::broker::{Ask, Asker, Broker, BrokerError, Id, NotRun, Ran};
+use crate::broker::{Ask, Asker, Broker, BrokerError, Id, Means, NotRun, Outcome as Came, Ran};
 use crate::config_store::Store;
 use crate::exec_question::{self, CommandAnswer, CommandQuestion, HostAnswer, Outcome};
 use crate::explain::QuestionError;
-use crate::host_exec::{self, Finished, Limits, RunError};
+use crate::host_exec::{self, Finished, Limits, Observer, RunError};
 use crate::random;
 
 /// How often whoever waits is asked whether to go on.
@@ -59,6 +61,16 @@ pub enum Waiting {
     Stop,
 }
 
+/// Whoever called: waits, watches, and may take it back.
+pub trait Attendant: Observer {
+    /// Called once when the question stands, and then every quarter of a second.
+    fn waiting(&mut self, id: &Id) -> Waiting;
+
+    /// Puts the same question to the rules as they are now. A door whose config can change reads it again; `Err` says
+    /// why the command may not run any more.
+    fn ask_again(&mut self) -> Result<CommandAnswer, String>;
+}
+
 /// What could not be found out or done.
 #[derive(Debug, thiserror::Error)]
 pub enum HostCallError {
@@ -74,15 +86,23 @@ pub enum HostCallError {
 }
 
 /// Runs a command on the host if the rules, and a person where they say so, let it.
-///
-/// `waiting` is called once when the question stands, and then every quarter of a second, with its id.
 pub fn run(
     store: &Store,
     broker: &Broker<'_>,
     call: &HostCall<'_>,
-    waiting: &mut dyn FnMut(&Id) -> Waiting,
+    attendant: &mut dyn Attendant,
 ) -> Result<Called, HostCallError> {
     let answer = exec_question::ask(store, &call.question)?;
+    run_answered(store, broker, (call, answer), attendant)
+}
+
+/// The same for a question that was answered already.
+pub(crate) fn run_answered(
+    store: &Store,
+    broker: &Broker<'_>,
+    (call, answer): (&HostCall<'_>, CommandAnswer),
+    attendant: &mut dyn Attendant,
+) -> Result<Called, HostCallError> {
     let host = match &answer.outcome {
         Outcome::Host(host) => host,
         Outcome::ToolClosed { .. } | Outcome::Sandbox { .. } | Outcome::Refused { .. } => {
@@ -102,14 +122,10 @@ pub fn run(
             return refuse(broker, call, (&answer, host), vec![why.to_string()]);
         }
     };
+    let found = Found { answer: &answer, host, frozen, reasons };
     match &host.decision {
-        Decision::Ask(_) => {
-            let found = Found { answer: &answer, host, frozen, reasons };
-            asked(store, broker, call, (&found, waiting))
-        }
-        Decision::Run(_) | Decision::Refuse(_) => {
-            unasked(store, broker, call, (&answer, frozen, &reasons.join("; ")))
-        }
+        Decision::Ask(_) => asked(store, broker, call, (&found, attendant)),
+        Decision::Run(_) | Decision::Refuse(_) => unasked(store, broker, call, (&found, attendant)),
     }
 }
 
@@ -125,11 +141,11 @@ fn asked(
     store: &Store,
     broker: &Broker<'_>,
     call: &HostCall<'_>,
-    (found, waiting): (&Found<'_>, &mut dyn FnMut(&Id) -> Waiting),
+    (found, attendant): (&Found<'_>, &mut dyn Attendant),
 ) -> Result<Called, HostCallError> {
     let Found { answer, host, frozen, reasons } = found;
     let session = answer.explanation.session.key().map(ToString::to_string);
-    let id = broker.request(&Ask {
+    let ask = Ask {
         command: call.question.text,
         cwd: &answer.cwd,
         session: session.as_deref(),
@@ -144,37 +160,78 @@ fn asked(
         entries: &host.remember,
         asker: call.asker,
         timeout: call.timeout,
-    })?;
-    loop {
-        if waiting(&id) == Waiting::Stop {
-            broker.withdraw(&id)?;
-            return Ok(Called::NotRun { id, why: NotRun::Withdrawn });
-        }
-        if broker.wait_for(&id, STEP)?.is_some() {
-            break;
-        }
-    }
-    // What the person agreed to is fixed; whether anybody may agree to it at all may have changed.
-    let again = exec_question::ask(store, &call.question)?;
-    let refusal = match &again.outcome {
-        Outcome::Host(host) => match &host.decision {
-            Decision::Run(_) | Decision::Ask(_) => None,
-            Decision::Refuse(reason) => Some(reason.to_string()),
-        },
-        Outcome::Refused { refusal, .. } => Some(refusal.to_string()),
-        Outcome::ToolClosed { reason, .. } => Some(reason.clone()),
-        Outcome::Sandbox { .. } => Some("the session runs in a sandbox now".to_owned()),
     };
-    if let Some(reason) = refusal {
+    // A door that died while it waited may have left the very question.
+    let id = match broker.adopt(&ask)? {
+        Some(id) => id,
+        None => broker.request(&ask)?,
+    };
+    let Some(came) = wait(broker, &id, attendant)? else {
+        return Ok(Called::NotRun { id, why: NotRun::Withdrawn });
+    };
+    // What the person agreed to is fixed; whether anybody may agree to it at all may have changed.
+    if let Some(reason) = refused_by_now(attendant.ask_again(), came) {
         broker.withdraw(&id)?;
         let reasons = vec![format!("the policy changed while it was asked: {reason}")];
         return refuse(broker, call, (answer, host), reasons);
     }
-    let programs = exec_question::programs(store, &answer.explanation);
-    Ok(match broker.run(&id, frozen, &programs, call.limits)? {
+    let files = &exec_question::programs(store, &answer.explanation);
+    let means = Means { files, limits: call.limits, observer: attendant };
+    Ok(match broker.run(&id, frozen, means)? {
         Ran::Finished(finished) => Called::Finished { id: Some(id), finished },
         Ran::Refused(why) => Called::NotRun { id, why },
     })
+}
+
+/// Waits for an answer; `None` if whoever called took the question back. One that is not waited for any more, whatever
+/// the reason, is taken back too.
+pub(crate) fn wait(
+    broker: &Broker<'_>,
+    id: &Id,
+    attendant: &mut dyn Attendant,
+) -> Result<Option<Came>, BrokerError> {
+    loop {
+        if attendant.waiting(id) == Waiting::Stop {
+            broker.withdraw(id)?;
+            return Ok(None);
+        }
+        match broker.wait_for(id, STEP) {
+            Ok(None) => {}
+            Ok(Some(came)) => return Ok(Some(came)),
+            Err(error) => {
+                // If that fails too, its time-out does it.
+                let _unreachable = broker.withdraw(id);
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// Why what was answered may not run as the rules are now.
+fn refused_by_now(again: Result<CommandAnswer, String>, came: Came) -> Option<String> {
+    let again = match again {
+        Ok(again) => again,
+        Err(reason) => return Some(reason),
+    };
+    let host = match &again.outcome {
+        Outcome::Host(host) => host,
+        Outcome::Refused { refusal, .. } => return Some(refusal.to_string()),
+        Outcome::ToolClosed { reason, .. } => return Some(reason.clone()),
+        Outcome::Sandbox { .. } => return Some("the session runs in a sandbox now".to_owned()),
+    };
+    if let Decision::Refuse(reason) = &host.decision {
+        return Some(reason.to_string());
+    }
+    // Nobody answered, so what silence stands for now is what counts.
+    if came == Came::Settled(Settled::RunUnanswered) {
+        let fallback = host.policy.ask_fallback().value;
+        let looks = Looks::of(&host.findings.obfuscation);
+        let settled = answer::decide(answer::Answer::Silence, fallback, looks);
+        if let Settled::Refuse(denied) = settled.for_coverage(host.findings.coverage()) {
+            return Some(denied.to_string());
+        }
+    }
+    None
 }
 
 /// A command that nobody is asked about.
@@ -182,17 +239,29 @@ fn unasked(
     store: &Store,
     broker: &Broker<'_>,
     call: &HostCall<'_>,
-    (answer, frozen, reason): (&CommandAnswer, &Frozen, &str),
+    (found, attendant): (&Found<'_>, &mut dyn Attendant),
 ) -> Result<Called, HostCallError> {
+    let Found { answer, host, frozen, reasons } = found;
     let programs = exec_question::programs(store, &answer.explanation);
+    let plan = frozen.plan.hash().to_string();
+    let plan = plan.get(..12).unwrap_or(&plan);
+    let reason = format!(
+        "{} (security {}, ask {}, plan {plan})",
+        reasons.join("; "),
+        host.policy.security().value,
+        host.policy.ask().value
+    );
+    let mut record =
+        blank(call, answer, Verdict::Allowed, &format!("starts on the host: {reason}"));
+    broker.database.audit().append(&record, broker.clock.now().wall)?;
     let start = Instant::now();
-    let ran = host_exec::run(&frozen.plan, &programs, call.limits);
-    let mut record = blank(call, answer, Verdict::Allowed, reason);
+    let ran = host_exec::run(&frozen.plan, &programs, call.limits, attendant);
+    record.reason = reason_of(call, answer, &format!("ran on the host: {reason}"));
     record.duration = start.elapsed();
     match &ran {
         Ok(finished) => {
             record.ending = Some(crate::broker::ending(finished));
-            record.bytes_out = (finished.output.len() + finished.errors.len()) as u64;
+            record.bytes_out = finished.written;
         }
         Err(error) => {
             record.verdict = match error {
@@ -205,7 +274,42 @@ fn unasked(
         }
     }
     broker.database.audit().append(&record, broker.clock.now().wall)?;
-    Ok(Called::Finished { id: None, finished: ran? })
+    let finished = ran?;
+    note_use(broker, call, (answer, host), frozen);
+    Ok(Called::Finished { id: None, finished })
+}
+
+/// Notes in the approvals file which entries let a command through. What cannot be noted changes nothing: the record
+/// has the fact.
+fn note_use(
+    broker: &Broker<'_>,
+    call: &HostCall<'_>,
+    (answer, host): (&CommandAnswer, &HostAnswer),
+    frozen: &Frozen,
+) {
+    let steps = frozen.plan.steps().iter().map(|step| step.file.real_path.as_str());
+    let used: Vec<(&str, &str)> = host
+        .covered_by
+        .iter()
+        .zip(steps)
+        .filter_map(|(pattern, path)| Some((pattern.as_deref()?, path)))
+        .collect();
+    if used.is_empty() {
+        return;
+    }
+    let key = AgentKey::of(answer.explanation.session.agent());
+    let now_ms = broker.clock.now().wall.as_millis();
+    let _noted = broker.approvals.edit(|file| {
+        let noted = used.iter().map(|(pattern, path)| {
+            let resolved_path = Some(*path);
+            file.record_use(
+                &key,
+                &Use { pattern, command: call.question.text, resolved_path, now_ms },
+            )
+        });
+        let noted: Vec<Change> = noted.collect();
+        if noted.contains(&Change::Changed) { Change::Changed } else { Change::Unchanged }
+    });
 }
 
 fn refuse(

@@ -8,9 +8,11 @@
 //! A program is started through the descriptor whose content was hashed, so what was checked is what
 //! runs even if its name is given to another file meanwhile; the directory is entered the same way.
 //! What a wrapper starts, and a script that an interpreter opens, go by their path and are looked at
-//! again right before and right after: a change is reported. Decides nothing: whoever calls this has
-//! asked `rules::approval`.
+//! again right before and right after: a change is reported. Every program has a keeper ([`keeper`]), so
+//! that nothing of a run outlives its end, its caller's patience or this process. Decides nothing: whoever
+//! calls this has asked `rules::approval`.
 
+mod keeper;
 mod output;
 mod pinned;
 
@@ -18,22 +20,17 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clawpen_os::events::{self, Interest};
-use clawpen_os::process::{Child, ExitStatus, Signal, kill, kill_group, pidfd_open};
-use clawpen_os::spawn::{Image, Plan as Start, Session, SpawnError};
-use clawpen_os::tree::descendants_of;
+use clawpen_os::process::ExitStatus;
+use clawpen_os::spawn::SpawnError;
 use clawpen_rules::command::{ChainOperator, Joint, Plan, ProgramFiles, Step};
 
-use output::{Collector, Feeder};
+use keeper::{Keeper, Keepers, Wanted};
+use output::{Captured, Feeder};
 pub use pinned::Stale;
 use pinned::{Opened, Program};
-
-/// How long killed processes are waited for; one stuck in the kernel does not die.
-const LAST_MOMENTS: Duration = Duration::from_secs(5);
 
 /// How far a run may go.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +39,33 @@ pub struct Limits {
     pub time: Duration,
     /// As many bytes are kept of each of output and errors; the rest is read and dropped.
     pub output_bytes: usize,
+    pub errors: Errors,
 }
+
+/// Where programs write their errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Errors {
+    Apart,
+    /// Where their output goes, so that everything comes in the order in which it was written.
+    WithOutput,
+}
+
+/// Whoever sees a run while it goes on, and may end it.
+pub trait Observer {
+    /// The run wrote this. Must not block for long: the programs then block too.
+    fn output(&mut self, _bytes: &[u8]) {}
+
+    /// Becomes readable when the run is to end now.
+    fn stop(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// Nobody looks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unseen;
+
+impl Observer for Unseen {}
 
 /// A run that came to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +75,8 @@ pub struct Finished {
     pub errors: Vec<u8>,
     /// More was written than was kept.
     pub is_cut: bool,
+    /// All that was written.
+    pub written: u64,
     /// How many steps were started; a chain may skip some.
     pub started: usize,
     /// Files of the plan that are no longer what they were, looked at after the end.
@@ -65,6 +90,8 @@ pub enum End {
     Status(ExitStatus),
     /// The time was over; nothing of it is left.
     TimedOut,
+    /// Whoever watched did not want it any more; nothing of it is left.
+    Stopped,
 }
 
 /// A plan that was not run, or not to its end.
@@ -93,7 +120,12 @@ pub enum RunError {
 /// # Errors
 /// [`RunError::Stale`] before anything has started if a file or the directory is not what the plan
 /// says, and between the pipelines of a chain if one before changed it.
-pub fn run(plan: &Plan, files: &dyn ProgramFiles, limits: Limits) -> Result<Finished, RunError> {
+pub fn run(
+    plan: &Plan,
+    files: &dyn ProgramFiles,
+    limits: Limits,
+    observer: &mut dyn Observer,
+) -> Result<Finished, RunError> {
     let directory = pinned::directory(plan).map_err(RunError::Stale)?;
     for file in plan.files() {
         pinned::open(file).map_err(RunError::Stale)?;
@@ -104,13 +136,14 @@ pub fn run(plan: &Plan, files: &dyn ProgramFiles, limits: Limits) -> Result<Fini
         directory: &directory,
         environment: &environment,
         deadline: Instant::now() + limits.time,
-        streams: Streams::new(limits.output_bytes)?,
+        streams: Streams::new(limits)?,
+        observer,
         started: 0,
     };
     let mut end = End::Status(ExitStatus::Code(0));
     for (joined_by, pipeline) in pipelines(plan.steps()) {
         let is_next = match (joined_by, end) {
-            (_, End::TimedOut) => false,
+            (_, End::TimedOut | End::Stopped) => false,
             (None | Some(ChainOperator::Then), End::Status(_)) => true,
             (Some(ChainOperator::And), End::Status(status)) => status == ExitStatus::Code(0),
             (Some(ChainOperator::Or), End::Status(status)) => status != ExitStatus::Code(0),
@@ -119,12 +152,13 @@ pub fn run(plan: &Plan, files: &dyn ProgramFiles, limits: Limits) -> Result<Fini
             end = run.pipeline(pipeline)?;
         }
     }
-    let started = run.started;
-    let (output, errors) = run.streams.finish();
+    let Run { started, streams, observer, .. } = run;
+    let (output, errors) = streams.finish(observer);
     let changed = plan.files().filter(|file| pinned::open(file).is_err());
     Ok(Finished {
         end,
         is_cut: output.is_cut || errors.is_cut,
+        written: output.written + errors.written,
         output: output.bytes,
         errors: errors.bytes,
         started,
@@ -162,32 +196,74 @@ fn io_error(what: &'static str) -> impl FnOnce(io::Error) -> RunError {
     move |cause| RunError::Io { what, cause }
 }
 
-/// Where all steps write.
+/// Where all steps write, and what came of it.
 struct Streams {
     output: OwnedFd,
     errors: OwnedFd,
-    collectors: [Collector; 2],
-    is_over: Arc<AtomicBool>,
+    /// Our ends, with what was read from each.
+    ends: Vec<(OwnedFd, Captured)>,
 }
 
 impl Streams {
-    fn new(most: usize) -> Result<Self, RunError> {
+    fn new(limits: Limits) -> Result<Self, RunError> {
         let pipe = || events::pipe().map_err(io_error("make a pipe"));
-        let (output_end, output) = pipe()?;
-        let (errors_end, errors) = pipe()?;
-        let is_over = Arc::new(AtomicBool::new(false));
-        let collect = |end| Collector::start(end, most, Arc::clone(&is_over));
-        let collectors = [collect(output_end), collect(errors_end)];
-        Ok(Self { output, errors, collectors, is_over })
+        let captured = || Captured::new(limits.output_bytes);
+        let (end, output) = pipe()?;
+        let mut ends = vec![(end, captured())];
+        let errors = match limits.errors {
+            Errors::Apart => {
+                let (end, errors) = pipe()?;
+                ends.push((end, captured()));
+                errors
+            }
+            Errors::WithOutput => output.try_clone().map_err(io_error("share a pipe"))?,
+        };
+        for (end, _) in &ends {
+            events::set_nonblocking(end.as_fd()).map_err(io_error("prepare a pipe"))?;
+        }
+        Ok(Self { output, errors, ends })
     }
 
-    /// Nobody writes any more, or what still does is not listened to.
-    fn finish(self) -> (output::Captured, output::Captured) {
-        drop((self.output, self.errors));
-        self.is_over.store(true, Ordering::Release);
-        let [output, errors] = self.collectors;
-        (output.join(), errors.join())
+    /// Takes whatever is there, once from each end.
+    fn take(&mut self, observer: &mut dyn Observer) -> Taken {
+        let mut taken = Taken::Nothing;
+        for (end, captured) in &mut self.ends {
+            if captured.read(end.as_fd(), observer) {
+                taken = Taken::Something;
+            }
+        }
+        taken
     }
+
+    /// Nobody writes any more, or what still does is not listened to: as much as was there at the end is taken, and
+    /// somebody who writes for ever does not keep us.
+    fn finish(mut self, observer: &mut dyn Observer) -> (Captured, Captured) {
+        for _ in 0..MOST_LEFT {
+            if self.take(observer) == Taken::Nothing {
+                break;
+            }
+        }
+        let mut ends = self.ends.into_iter().map(|(_, captured)| captured);
+        let output = ends.next().unwrap_or_default();
+        (output, ends.next().unwrap_or_default())
+    }
+}
+
+/// A pipe holds no more than so many reads.
+const MOST_LEFT: usize = 64;
+
+/// What a wait looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Keeper(usize),
+    Stop,
+    Stream,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    Something,
+    Nothing,
 }
 
 /// A run on its way.
@@ -197,6 +273,7 @@ struct Run<'a> {
     environment: &'a [CString],
     deadline: Instant,
     streams: Streams,
+    observer: &'a mut dyn Observer,
     started: usize,
 }
 
@@ -208,7 +285,7 @@ impl Run<'_> {
             .map(|step| Opened::of(step, self.files))
             .collect::<Result<_, _>>()
             .map_err(RunError::Stale)?;
-        let mut children = Children::default();
+        let mut keepers = Keepers::default();
         let mut feeders = Vec::new();
         let mut from_before: Option<OwnedFd> = None;
         for (index, (step, opened)) in steps.iter().zip(&opened).enumerate() {
@@ -230,13 +307,12 @@ impl Run<'_> {
                 Some(writer)
             };
             let output = output.as_ref().unwrap_or(&self.streams.output);
-            let child = self.start(step, opened, input.as_fd(), output.as_fd())?;
-            children.0.push(child);
+            keepers.0.push(self.start(step, opened, input.as_fd(), output.as_fd())?);
             self.started += 1;
         }
         drop(from_before);
-        let end = children.wait(self.deadline);
-        drop(children);
+        let end = self.wait(&mut keepers);
+        drop(keepers);
         feeders.into_iter().for_each(Feeder::join);
         end.map_err(io_error("wait for a program"))
     }
@@ -247,76 +323,72 @@ impl Run<'_> {
         opened: &Opened,
         input: BorrowedFd<'_>,
         output: BorrowedFd<'_>,
-    ) -> Result<Child, RunError> {
+    ) -> Result<Keeper, RunError> {
         let words = step.argv.iter().map(|word| c_string(word, word));
         let words = words.collect::<Result<Vec<_>, _>>()?;
-        let image = match &opened.program {
-            Program::Binary(file) => Image::File(file.as_fd()),
-            Program::Script { path, .. } => Image::Paths(vec![c_string(path, path)?]),
-        };
-        let mut start = Start::new(image, words, self.environment.to_vec())
-            .descriptor(0, input)
-            .descriptor(1, output)
-            .descriptor(2, self.streams.errors.as_fd())
-            .directory(self.directory.as_fd())
-            .session(Session::New);
-        if let Program::Script { file: Some(file), .. } = &opened.program {
-            start = start.descriptor(pinned::SCRIPT_DESCRIPTOR, file.as_fd());
-        }
-        let program = || step.file.path.clone();
-        start.spawn().map_err(|cause| RunError::Start { program: program(), cause })
-    }
-}
-
-/// The programs of a pipeline, each the leader of a session of its own. What is left of them when
-/// this goes out of scope is killed.
-#[derive(Default)]
-struct Children(Vec<Child>);
-
-impl Children {
-    /// Waits until all have ended, or kills them at the deadline. Gives the end of the last.
-    fn wait(&self, deadline: Instant) -> io::Result<End> {
-        let mut last = End::Status(ExitStatus::Code(0));
-        for child in &self.0 {
-            loop {
-                if let Some(ended) = child.try_wait()? {
-                    last = End::Status(ended.status);
-                    break;
-                }
-                let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Ok(End::TimedOut);
-                }
-                events::poll(&[(child.pidfd(), Interest::Read)], Some(left))?;
+        let (path, program, script) = match &opened.program {
+            Program::Binary(file) => (None, Some(file.as_fd()), None),
+            Program::Script { path, file } => {
+                (Some(c_string(path, path)?), None, file.as_ref().map(File::as_fd))
             }
+        };
+        let wanted = Wanted {
+            path,
+            program,
+            script,
+            words,
+            environment: self.environment,
+            directory: self.directory.as_fd(),
+            streams: [input, output, self.streams.errors.as_fd()],
+        };
+        keeper::start(&wanted)
+            .map_err(|cause| RunError::Start { program: step.file.path.clone(), cause })
+    }
+
+    /// Waits until all have ended; the end of the last counts. Takes what they write meanwhile.
+    fn wait(&mut self, keepers: &mut Keepers) -> io::Result<End> {
+        let mut last = End::Status(ExitStatus::Code(0));
+        let count = keepers.0.len();
+        let mut ended = vec![false; count];
+        while ended.iter().any(|ended| !ended) {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(End::TimedOut);
+            }
+            let mut sources: Vec<Source> = Vec::new();
+            let mut watched: Vec<(BorrowedFd<'_>, Interest)> = Vec::new();
+            let mut watch = |source, end| {
+                sources.push(source);
+                watched.push((end, Interest::Read));
+            };
+            // One that has ended is left out: its socket stays readable for good.
+            let alive = keepers.0.iter().zip(&ended).enumerate().filter(|(_, (_, ended))| !**ended);
+            alive.for_each(|(index, (keeper, _))| watch(Source::Keeper(index), keeper.said()));
+            self.observer.stop().into_iter().for_each(|stop| watch(Source::Stop, stop));
+            self.streams.ends.iter().for_each(|(end, _)| watch(Source::Stream, end.as_fd()));
+            let happened = events::poll(&watched, Some(left))?;
+            let happened: Vec<Source> = happened
+                .iter()
+                .filter_map(|event| sources.get(usize::try_from(event.token).ok()?).copied())
+                .collect();
+            if happened.contains(&Source::Stop) {
+                return Ok(End::Stopped);
+            }
+            for source in happened {
+                if let Source::Keeper(index) = source
+                    && let (Some(keeper), Some(ended)) =
+                        (keepers.0.get(index), ended.get_mut(index))
+                    && let Some(status) = keeper.hear()?
+                {
+                    *ended = true;
+                    if index + 1 == count {
+                        last = End::Status(status);
+                    }
+                }
+            }
+            self.streams.take(self.observer);
         }
         Ok(last)
-    }
-}
-
-impl Drop for Children {
-    fn drop(&mut self) {
-        let mut left: Vec<OwnedFd> = Vec::new();
-        for child in &self.0 {
-            // Parents are stopped before their children are counted, so that none forks away.
-            for signal in [Signal::STOP, Signal::KILL] {
-                let tree = descendants_of(child.pid()).unwrap_or_default();
-                left.extend(tree.iter().filter_map(|pid| pidfd_open(*pid).ok()));
-                for pid in tree {
-                    let _gone = kill(pid, signal);
-                }
-                // Descendants that lost their parent are still in the group of their leader.
-                let _gone = kill_group(child.pid(), signal);
-            }
-            // Reaped already, if it ended by itself.
-            let _reaped = child.wait();
-        }
-        // Killed is not yet gone: whoever is told that it is over must not find it at work.
-        let end = Instant::now() + LAST_MOMENTS;
-        for process in left {
-            let rest = end.saturating_duration_since(Instant::now());
-            let _ended = events::poll(&[(process.as_fd(), Interest::Read)], Some(rest));
-        }
     }
 }
 

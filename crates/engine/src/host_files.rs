@@ -9,8 +9,10 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clawpen_rules::host_files::{Entry, EntryKind, FactError, FactProblem, HostFiles};
+use clawpen_rules::posix;
 
 /// "Too many symbolic links"; the standard library has no stable name for it.
 #[cfg(target_os = "linux")]
@@ -24,7 +26,9 @@ pub struct RealFiles;
 
 impl HostFiles for RealFiles {
     fn entry(&self, path: &str) -> Result<Option<Entry>, FactError> {
-        look_at(Path::new(path)).map_err(|problem| FactError { path: path.to_owned(), problem })
+        let looked = look_at(Path::new(path));
+        let looked = looked.map_err(|problem| FactError { path: path.to_owned(), problem })?;
+        Ok(looked.map(|(entry, _)| entry))
     }
 }
 
@@ -33,6 +37,8 @@ impl HostFiles for RealFiles {
 #[derive(Debug, Default)]
 pub struct OneLook {
     seen: RefCell<HashMap<String, Result<Option<Entry>, FactError>>>,
+    /// Of the directories among them.
+    stamps: RefCell<HashMap<String, Stamp>>,
 }
 
 impl HostFiles for OneLook {
@@ -44,13 +50,113 @@ impl HostFiles for OneLook {
         let parent = path.rsplit_once('/').map(|(parent, _)| parent);
         let parent_is_missing =
             parent.is_some_and(|parent| matches!(self.seen.borrow().get(parent), Some(Ok(None))));
-        let found = if parent_is_missing { Ok(None) } else { RealFiles.entry(path) };
+        let found = if parent_is_missing { Ok(None) } else { self.look(path) };
         self.seen.borrow_mut().insert(path.to_owned(), found.clone());
+        found
+    }
+
+    /// Names that were missing when the directory was last looked at are missing still if it has not
+    /// changed since.
+    fn entries(&self, directory: &str, names: &[&str]) -> Vec<Result<Option<Entry>, FactError>> {
+        let Ok(Some(Entry { kind: EntryKind::Directory, .. })) = self.entry(directory) else {
+            return names.iter().map(|name| self.entry(&posix::join(directory, name))).collect();
+        };
+        let stamp = self.stamps.borrow().get(directory).copied();
+        let missing = stamp.map(|stamp| missing::recall(directory, stamp)).unwrap_or_default();
+        let mut found = Vec::with_capacity(names.len());
+        let mut new = Vec::new();
+        for name in names {
+            if missing.contains(*name) {
+                found.push(Ok(None));
+                continue;
+            }
+            let entry = self.entry(&posix::join(directory, name));
+            if matches!(entry, Ok(None)) {
+                new.push((*name).to_owned());
+            }
+            found.push(entry);
+        }
+        if let Some(stamp) = stamp.filter(|_| !new.is_empty()) {
+            missing::remember(directory, stamp, new);
+        }
         found
     }
 }
 
-fn look_at(path: &Path) -> Result<Option<Entry>, FactProblem> {
+impl OneLook {
+    fn look(&self, path: &str) -> Result<Option<Entry>, FactError> {
+        let looked = look_at(Path::new(path));
+        let looked = looked.map_err(|problem| FactError { path: path.to_owned(), problem })?;
+        Ok(looked.map(|(entry, stamp)| {
+            let settled = stamp.filter(Stamp::is_settled);
+            self.stamps.borrow_mut().extend(settled.map(|stamp| (path.to_owned(), stamp)));
+            entry
+        }))
+    }
+}
+
+/// What changes with every name that a directory gains or loses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// Clocks of file systems are coarse, so a directory that has just changed may change once more and
+    /// look the same. Nobody can set the time of the last change back, but the clock may be.
+    fn is_settled(&self) -> bool {
+        const SECONDS: i64 = 3;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = i64::try_from(now.as_secs()).unwrap_or(0);
+        self.modified.0.max(self.changed.0).saturating_add(SECONDS) < now
+    }
+}
+
+/// What this process remembers of directories: names that are not in them.
+mod missing {
+    use std::collections::{HashMap, HashSet};
+    use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+    use super::Stamp;
+
+    /// One for each home of the machine; beyond that it begins anew.
+    const MOST: usize = 8192;
+
+    type Known = HashMap<String, (Stamp, Arc<HashSet<String>>)>;
+
+    static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
+
+    /// Names that were missing in a directory that looked the same.
+    pub(super) fn recall(directory: &str, stamp: Stamp) -> Arc<HashSet<String>> {
+        match known().get(directory) {
+            Some((then, names)) if *then == stamp => Arc::clone(names),
+            _ => Arc::default(),
+        }
+    }
+
+    /// `names` were missing after the directory had that stamp.
+    pub(super) fn remember(directory: &str, stamp: Stamp, names: Vec<String>) {
+        let mut known = known();
+        if known.len() >= MOST {
+            known.clear();
+        }
+        let entry = known.entry(directory.to_owned()).or_insert_with(|| (stamp, Arc::default()));
+        if entry.0 != stamp {
+            *entry = (stamp, Arc::default());
+        }
+        Arc::make_mut(&mut entry.1).extend(names);
+    }
+
+    fn known() -> MutexGuard<'static, Known> {
+        KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What stands there; of a directory, when it last changed.
+fn look_at(path: &Path) -> Result<Option<(Entry, Option<Stamp>)>, FactProblem> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) => return absent_or(error),
@@ -71,7 +177,13 @@ fn look_at(path: &Path) -> Result<Option<Entry>, FactProblem> {
     } else {
         EntryKind::Other
     };
-    Ok(Some(Entry { kind, links: metadata.nlink() }))
+    let stamp = (kind == EntryKind::Directory).then(|| Stamp {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+        changed: (metadata.ctime(), metadata.ctime_nsec()),
+    });
+    Ok(Some((Entry { kind, links: metadata.nlink() }, stamp)))
 }
 
 fn not_text(_: std::ffi::OsString) -> FactProblem {
@@ -80,7 +192,7 @@ fn not_text(_: std::ffi::OsString) -> FactProblem {
 
 /// Nothing is there, also when a parent is missing or is a file. All else stays unknown: a parent
 /// that we may not search can hold anything.
-fn absent_or(error: io::Error) -> Result<Option<Entry>, FactProblem> {
+fn absent_or<T>(error: io::Error) -> Result<Option<T>, FactProblem> {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(None),
         _ if error.raw_os_error() == Some(ELOOP) => Err(FactProblem::TooManyLinks),
@@ -146,6 +258,71 @@ mod tests {
         for name in ["missing", "missing/below", "missing/below/more", "dir", "dir/none", "file"] {
             let path = format!("{}/{name}", directory.path().display());
             assert_eq!(look.entry(&path), RealFiles.entry(&path), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_was_missing_is_found_as_soon_as_it_is_there() {
+        let directory = tree();
+        let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+        // Long ago, as far as a directory's own time goes.
+        let settled = Stamp { device: 1, inode: 2, modified: (5, 0), changed: (5, 0) };
+        assert!(settled.is_settled());
+        assert!(missing::recall(&at("dir"), settled).is_empty());
+        missing::remember(&at("dir"), settled, vec!["a".into()]);
+        missing::remember(&at("dir"), settled, vec!["b".into()]);
+        assert_eq!(missing::recall(&at("dir"), settled).len(), 2);
+        for other in [
+            Stamp { device: 3, ..settled },
+            Stamp { inode: 3, ..settled },
+            Stamp { modified: (5, 1), ..settled },
+            Stamp { changed: (6, 0), ..settled },
+        ] {
+            assert!(missing::recall(&at("dir"), other).is_empty(), "{other:?}");
+        }
+        missing::remember(&at("dir"), Stamp { inode: 3, ..settled }, vec!["c".into()]);
+        assert!(missing::recall(&at("dir"), settled).is_empty());
+    }
+
+    #[test]
+    fn a_directory_is_remembered_only_once_it_has_settled() {
+        let directory = tree();
+        let place = directory.path().join("dir");
+        let asked = || OneLook::default().entries(place.to_str().unwrap(), &["key"]);
+        let missing = vec![Ok(None)];
+        let there = |asked: &[Result<Option<Entry>, FactError>]| matches!(asked, [Ok(Some(_))]);
+        assert_eq!(asked(), missing);
+        // In the same tick of the file system's clock.
+        fs::write(place.join("key"), "x").unwrap();
+        assert!(there(&asked()));
+        fs::remove_file(place.join("key")).unwrap();
+        assert_eq!(asked(), missing);
+        // A time of modification that somebody has set back does not make it settled.
+        let long_ago = UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+        fs::File::open(&place).unwrap().set_modified(long_ago).unwrap();
+        assert_eq!(asked(), missing);
+        symlink("elsewhere", place.join("key")).unwrap();
+        fs::File::open(&place).unwrap().set_modified(long_ago).unwrap();
+        assert!(there(&asked()));
+    }
+
+    #[test]
+    fn names_asked_for_together_are_what_they_are_one_by_one() {
+        let directory = tree();
+        let names = ["dir", "file", "none", "link", "odd", "loop", "socket"];
+        for place in ["", "dir", "file", "none", "dangling"] {
+            let place = format!("{}/{place}", directory.path().display());
+            let place = place.trim_end_matches('/');
+            let one_by_one: Vec<_> =
+                names.iter().map(|name| RealFiles.entry(&format!("{place}/{name}"))).collect();
+            assert_eq!(OneLook::default().entries(place, &names), one_by_one, "{place}");
+        }
+        // Long settled, and asked twice.
+        let names = ["bin", "no-such-name", "etc"];
+        for _ in 0..2 {
+            let one_by_one: Vec<_> =
+                names.iter().map(|name| RealFiles.entry(&format!("/usr/{name}"))).collect();
+            assert_eq!(OneLook::default().entries("/usr", &names), one_by_one);
         }
     }
 

@@ -46,6 +46,8 @@ pub use survivors::Survivors;
 use about::About;
 use lock::NameLock;
 
+/// The protocol of a supervisor that speaks none of ours.
+const NO_PROTOCOL: u32 = 0;
 /// How often a sandbox that changes under our eyes is looked at again.
 const ROUNDS: usize = 16;
 
@@ -243,7 +245,15 @@ impl<'a> Lifecycle<'a> {
             }
             Err(cause) if cause.is_other_protocol() => {
                 self.release(lease);
-                Ok(None)
+                // It has said so itself, whatever the row says; the next look goes by that.
+                let (name, generation) = (&row.name, row.generation);
+                match self.registry().restarted(name, generation, identity, NO_PROTOCOL) {
+                    Ok(())
+                    | Err(RegistryError::Changed { .. } | RegistryError::WrongState { .. }) => {
+                        Ok(None)
+                    }
+                    Err(error) => Err(error.into()),
+                }
             }
             Err(cause) => {
                 self.release(lease);

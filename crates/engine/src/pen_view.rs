@@ -19,6 +19,7 @@
 mod etc;
 mod host;
 mod image;
+mod mount_list;
 
 use std::path::{Path, PathBuf};
 

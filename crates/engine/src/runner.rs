@@ -65,6 +65,7 @@ pub struct Request {
     pub run: Option<String>,
     pub timeout: Option<Duration>,
     pub origin: Origin,
+    pub approvals: Approvals,
 }
 
 /// Where a message comes from.
@@ -74,6 +75,15 @@ pub enum Origin {
     Person,
     /// Another session, or a command that was waited for: never a directive.
     Session(String),
+}
+
+/// What becomes of a call that a person must agree to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Approvals {
+    /// The run waits for the answer: whoever could give it is here.
+    Wait,
+    /// The run goes on with `approval-pending`; what came of the call is told to the session in a turn of its own.
+    FollowUp,
 }
 
 /// A message that was taken.

@@ -49,6 +49,8 @@ pub enum StartPenError {
     Spawn(#[source] SpawnError),
     #[error("the pen cannot be made: {0}")]
     Refused(String),
+    #[error("the pen maker ended before it had made anything")]
+    Vanished,
     #[error("the pen's first process was killed while the pen was being made")]
     Killed,
     #[error("the pen was not ready within {} s", PATIENCE.as_secs())]
@@ -89,6 +91,7 @@ fn start(mode: &CStr) -> Result<(Child, OwnedFd), StartPenError> {
         sockets::pair(sockets::Kind::Messages).map_err(StartPenError::Prepare)?;
     let argv = [c"clawpen-supervisor", mode].map(CString::from).to_vec();
     let process = Plan::new(Image::File(program), argv, switches::switches())
+        .apart()
         .descriptor(0, null.as_fd())
         .descriptor(1, null.as_fd())
         .descriptor(2, null.as_fd())
@@ -104,6 +107,11 @@ impl Zygote {
     pub fn start() -> Result<Self, StartPenError> {
         let (process, socket) = start(c"zygote")?;
         Ok(Self { process, socket })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid().get().unsigned_abs()
     }
 
     /// Has it fork a maker, which works on its own processor while the caller goes on.
@@ -130,23 +138,50 @@ impl Maker {
         Ok(Self { process: Some(process), socket })
     }
 
-    /// Makes a native pen and waits until it serves: whoever connects to `socket` if that listens, else the other
-    /// end of it, alone.
-    ///
-    /// Nothing is left behind on failure: the maker kills what it has made, and what it could not kill
-    /// ends when its descriptors close.
-    pub fn make(self, spec: &PenSpec, socket: BorrowedFd<'_>) -> Result<ProcessOne, StartPenError> {
+    /// Has it make a native pen, which serves whoever connects to `socket` if that listens, else the other end
+    /// of it, alone.
+    pub fn order(self, spec: &PenSpec, socket: BorrowedFd<'_>) -> Result<Ordered, StartPenError> {
         let spec = spec.to_bytes().map_err(StartPenError::Spec)?;
         let spec = memfd::sealed("clawpen-spec", &spec, memfd::Use::Read)
             .map_err(StartPenError::Prepare)?;
-        let ordered = sockets::send(self.socket.as_fd(), b"P", &[spec.as_fd(), socket]);
-        match hear(self.socket.as_fd()) {
-            // It has ended before it could take the order; what it said last says more.
-            Err(StartPenError::Killed) => {
-                ordered.map_err(StartPenError::Prepare)?;
-                Err(StartPenError::Killed)
+        let taken = sockets::send(self.socket.as_fd(), b"P", &[spec.as_fd(), socket]);
+        Ok(Ordered { maker: self, taken: taken.map(drop) })
+    }
+
+    /// Its own number; nobody knows that of a zygote's child.
+    #[cfg(test)]
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(|process| process.pid().get().unsigned_abs())
+    }
+
+    /// Whether it waits for its order. One that has said anything before it heard one is of no use.
+    pub(crate) fn is_waiting(&self) -> bool {
+        let said = events::poll(&[(self.socket.as_fd(), Interest::Read)], Some(Duration::ZERO));
+        said.is_ok_and(|said| said.is_empty())
+    }
+}
+
+/// A pen that is being made. Dropping it ends the maker; what that has begun ends with it.
+#[derive(Debug)]
+pub struct Ordered {
+    maker: Maker,
+    taken: io::Result<()>,
+}
+
+impl Ordered {
+    /// Waits until the pen serves.
+    ///
+    /// Nothing is left behind on failure: the maker kills what it has made, and what it could not kill
+    /// ends when its descriptors close.
+    pub fn wait(self) -> Result<ProcessOne, StartPenError> {
+        match (hear(self.maker.socket.as_fd()), self.taken) {
+            // It could not be told at all, and not because it ended.
+            (Err(StartPenError::Vanished), Err(error))
+                if !matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET)) =>
+            {
+                Err(StartPenError::Prepare(error))
             }
-            heard => heard,
+            (heard, _) => heard,
         }
     }
 }
@@ -176,9 +211,14 @@ fn hear(from: BorrowedFd<'_>) -> Result<ProcessOne, StartPenError> {
             Ok(Heard::Made(process_one)) => made = Some(process_one),
             Ok(Heard::Ready) => is_ready = true,
             Err(error) => {
-                if let Some(process_one) = made {
-                    let _ = process::pidfd_signal(process_one.pidfd.as_fd(), Signal::KILL);
-                }
+                let Some(process_one) = made else {
+                    // Whatever it was about to make ends with its descriptors.
+                    return Err(match error {
+                        StartPenError::Killed => StartPenError::Vanished,
+                        other => other,
+                    });
+                };
+                let _ = process::pidfd_signal(process_one.pidfd.as_fd(), Signal::KILL);
                 return Err(error);
             }
         }
@@ -269,6 +309,10 @@ mod tests {
         assert!(!events::poll(&ended, Some(PATIENCE)).unwrap().is_empty());
     }
 
+    fn make(maker: Maker, listener: BorrowedFd<'_>) -> Result<ProcessOne, StartPenError> {
+        maker.order(&spec(), listener)?.wait()
+    }
+
     #[test]
     fn a_zygote_makes_pens_until_it_is_dropped_and_they_outlive_it() {
         let zygote = Zygote::start().unwrap();
@@ -278,7 +322,7 @@ mod tests {
             // One that is not needed ends by itself.
             drop(zygote.maker().unwrap());
             let (directory, listener) = listener();
-            let process_one = zygote.maker().unwrap().make(&spec(), listener.as_fd()).unwrap();
+            let process_one = make(zygote.maker().unwrap(), listener.as_fd()).unwrap();
             pens.push((directory, process_one));
         }
         let late = zygote.maker().unwrap();
@@ -287,7 +331,7 @@ mod tests {
         assert!(!events::poll(&ended, Some(PATIENCE)).unwrap().is_empty());
         // It was forked before, or never will be; in no case does anybody wait for ever.
         let (_directory, listener) = listener();
-        drop(late.make(&spec(), listener.as_fd()));
+        drop(make(late, listener.as_fd()));
         for (directory, process_one) in pens {
             let stream = UnixStream::connect(directory.path().join("s")).unwrap();
             let first_process = u32::try_from(process_one.pid.get()).unwrap();

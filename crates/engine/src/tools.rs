@@ -24,6 +24,7 @@ use clawpen_wire::supervisor::{
 use serde_json::{Value, json};
 
 use crate::channel::{CallError, Channel, WriteOptions};
+use crate::lifecycle::How;
 
 pub use error::{SearchError, ToolError};
 pub use json::{schema, schema_of};
@@ -83,6 +84,18 @@ pub enum Block {
 impl Answer {
     pub(crate) fn text(text: impl Into<String>, details: Value) -> Self {
         Self { content: vec![Block::Text(text.into())], details }
+    }
+
+    /// The same, with a word before it if its sandbox is not what the config says now.
+    pub(crate) fn noting(mut self, how: Option<&How>) -> Self {
+        if let Some(How::KeptStale(stale)) = how {
+            let warning = format!("Warning: {stale}");
+            if let Value::Object(details) = &mut self.details {
+                details.insert("warning".to_owned(), Value::String(warning.clone()));
+            }
+            self.content.insert(0, Block::Text(warning));
+        }
+        self
     }
 }
 

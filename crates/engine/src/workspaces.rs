@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! <workspaceRoot>/<slug>/              the private copy that a sandbox sees: hostile ground
+//! <workspaceRoot>/<slug>.skills/       the host's skills beside an agent's own workspace; the sandbox only reads it
 //! <state>/clawpen/workspaces/<id>.json what we last put there (seeds, skills), when it was released
 //! <state>/clawpen/workspaces/<id>.lock one at a time, across processes
 //! <state>/clawpen/trash/<id>/          what was moved aside, with a manifest
@@ -12,7 +13,8 @@
 //! kernel beneath an open directory, without links and mounts; what is copied is a plain file with one
 //! name. New things are made whole beside their place and renamed into it: a reader, or a kill at any
 //! moment, sees the old or the new. Nothing of an agent's is deleted here: it is moved to the trash.
-//! An agent's own workspace (`rw`) is never seeded, moved or removed.
+//! An agent's own workspace (`rw`) is never seeded, moved or removed; the host's skills are mounted into it, and all
+//! that it gets is the empty directory where they stand.
 
 use std::ffi::OsStr;
 use std::io;
@@ -26,10 +28,10 @@ use clawpen_rules::config::sandbox::WorkspaceAccess;
 use clawpen_rules::explain::Explanation;
 use clawpen_rules::ids::AgentId;
 use clawpen_rules::timestamp::Timestamp;
-use clawpen_rules::workspace::Layout;
 use clawpen_rules::workspace::removal::{self, Fate, KeepReason, RemovalPolicy};
 use clawpen_rules::workspace::seeds::{MAX_BYTES, Standing};
 use clawpen_rules::workspace::skills::{self as rules_skills, SkillPolicy, SkillSource};
+use clawpen_rules::workspace::{HostSkills, Layout, SKILLS_MOUNT};
 
 mod ground;
 pub mod media;
@@ -74,8 +76,19 @@ pub struct Ready {
     /// Files that were copied in.
     pub seeded: Vec<&'static str>,
     pub skills: SkillsDone,
+    /// What is in the way of the skills in an agent's own workspace: a new sandbox cannot be made, one that runs goes on.
+    pub obstacle: Option<Obstacle>,
+    /// What could not be brought up to date, with its cause. The sandbox goes on with what was there.
+    pub trouble: Option<String>,
     /// What was left out and why, for the log; none of it stops a sandbox.
     pub notes: Vec<String>,
+}
+
+/// Something of the agent's stands where the host's skills are mounted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` is no plain directory, and the skills of the host are mounted there; move it away", .path.display())]
+pub struct Obstacle {
+    pub path: PathBuf,
 }
 
 /// What became of the skills.
@@ -151,6 +164,8 @@ pub enum WorkspaceError {
     NotPrivate { path: PathBuf },
     #[error("`{}` was written by a newer clawpen (version {found}, this one knows {known}); use that one", .path.display())]
     Newer { path: PathBuf, found: u32, known: u32 },
+    #[error(transparent)]
+    Obstacle(#[from] Obstacle),
     #[error("somebody else has held `{}` for a minute; `fuser` shows who", .path.display())]
     Busy { path: PathBuf },
 }
@@ -160,15 +175,31 @@ impl Wanted {
     pub fn of(explanation: &Explanation, store: &Store) -> Self {
         let (config, agent) = (&store.loaded.config, explanation.session.agent());
         let layout = explanation.runtime.layout.clone();
+        let mut sources = rules_skills::sources(config, &store.locations, layout.agent());
+        // The others are there already, and are the agent's to change.
+        if layout.skills_mount().is_some() {
+            sources.retain(|source| source.kind.is_of_host());
+        }
         Self {
             skills: SkillPolicy::resolve(config, agent, &explanation.layers),
-            sources: rules_skills::sources(config, &store.locations, layout.agent()),
+            sources,
             scope_key: explanation.runtime.scope_key.as_str().to_owned(),
             agent: agent.as_str().to_owned(),
             owner: foreign_user(explanation),
             layout,
         }
     }
+}
+
+/// Whether the host has skills to show in an agent's own workspace. Looks only where that is asked.
+pub(crate) fn host_skills(store: &Store, layout: &Layout) -> HostSkills {
+    if layout.skills_directory().is_none() {
+        return HostSkills::None;
+    }
+    let sources =
+        rules_skills::sources(&store.loaded.config, &store.locations, layout.agent()).into_iter();
+    let sources: Vec<SkillSource> = sources.filter(|source| source.kind.is_of_host()).collect();
+    if skills::is_any_in(&sources) { HostSkills::Some } else { HostSkills::None }
 }
 
 /// The user of a container whose ids are the host's own. A native pen maps ids, so there a directory
@@ -212,12 +243,16 @@ impl Workspaces {
             }
             WorkspaceAccess::None => {}
         }
-        let Some(directory) = wanted.layout.private() else { return Ok(Ready::default()) };
-        let record = Record::new(Path::new(directory), &wanted.scope_key, &wanted.agent);
+        let shown = wanted.layout.skills_mount().map(|mount| mount.source);
+        let Some(directory) = wanted.layout.private().map(str::to_owned).or(shown) else {
+            return Ok(Ready::default());
+        };
+        let directory = Path::new(&directory);
+        let record = Record::new(directory, &wanted.scope_key, &wanted.agent);
         let mut locked = Locked::open(&self.home, record)?;
-        let ground = Ground::ensure(Path::new(directory), wanted.owner)?;
+        let ground = Ground::ensure(directory, wanted.owner)?;
         locked.record.released_ms = None;
-        let mut ready = Ready::default();
+        let mut ready = Ready { obstacle: mount_point(&wanted.layout)?, ..Ready::default() };
         if let Some(aside) = &locked.broken {
             let aside = aside.display();
             ready.notes.push(format!(
@@ -229,7 +264,9 @@ impl Workspaces {
         let sync = Sync { ground: &ground, wanted, trash: &trash, now };
         match sync.run(&mut locked, &mut ready.notes) {
             Ok(done) => ready.skills = done,
-            Err(error) => ready.notes.push(format!("skills were not copied: {}", chain(&error))),
+            Err(error) => {
+                ready.trouble = Some(format!("skills were not copied: {}", chain(&error)));
+            }
         }
         locked.save()?;
         faults::reached("skills.recorded");
@@ -258,6 +295,20 @@ impl Workspaces {
             self.move_aside(locked, &why.to_string(), now)?;
         }
         Ok(fate)
+    }
+
+    /// Forgets the skills that were shown in an agent's own workspace, when no sandbox shows them any more. They are
+    /// copies that nobody but us could change.
+    pub fn forget_skills(&self, released: &Released<'_>) -> Result<(), WorkspaceError> {
+        let record = Record::new(released.directory, released.scope_key, released.agent);
+        let locked = Locked::open(&self.home, record)?;
+        if let Some(ground) = Ground::open(released.directory)? {
+            let failed = || WorkspaceError::io("remove", released.directory);
+            let place = ground.place();
+            tree::remove(place.directory, &place.name.to_string_lossy()).map_err(failed())?;
+            ground.clear().map_err(failed())?;
+        }
+        locked.forget()
     }
 
     /// Moves released workspaces aside that are due, and deletes what is due in the trash. Leaves
@@ -367,6 +418,36 @@ fn seed(
         faults::reached("workspace.seeded");
     }
     Ok(())
+}
+
+/// Makes the empty directory in an agent's own workspace that the host's skills are mounted at. The agent may have put
+/// anything there: no link is followed, and nothing is replaced.
+fn mount_point(layout: &Layout) -> Result<Option<Obstacle>, WorkspaceError> {
+    if layout.skills_mount().is_none() {
+        return Ok(None);
+    }
+    let mut path = PathBuf::from(layout.agent());
+    let failed = WorkspaceError::io;
+    let mut directory = beneath::open_root(&path).map_err(failed("open", &path))?;
+    let found = beneath::stat(directory.as_fd()).map_err(failed("look at", &path))?;
+    let attributes = Attributes { mode: 0o755, owner: (found.uid, found.gid) };
+    for name in SKILLS_MOUNT.split('/').map(OsStr::new) {
+        path.push(name);
+        let place = beneath::Place { directory: directory.as_fd(), name };
+        directory = match plain::make_directory(place, attributes) {
+            Ok(directory) => directory,
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::ELOOP | libc::ENOTDIR | libc::EXDEV)
+                ) =>
+            {
+                return Ok(Some(Obstacle { path }));
+            }
+            Err(error) => return Err(failed("make", &path)(error)),
+        };
+    }
+    Ok(None)
 }
 
 /// Makes an agent's own workspace if it is missing, for its owner alone.

@@ -31,6 +31,11 @@ impl Yard {
         Ok(Self::with(database, state_dir))
     }
 
+    /// The same, with the pens that `engines` has made ahead.
+    pub fn open_beside(state_dir: &str, engines: &Engines) -> Result<Self, DatabaseError> {
+        Ok(Self { engines: engines.beside(), ..Self::open(state_dir)? })
+    }
+
     /// Opens a state directory if anything was ever kept there: a question makes nothing.
     pub fn open_existing(state_dir: &str) -> Result<Option<Self>, DatabaseError> {
         let database = Database::open_existing(Path::new(state_dir))?;

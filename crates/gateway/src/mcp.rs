@@ -6,11 +6,12 @@
 //! HTTP ───┘    └ token, Host and Origin are checked before anything is read
 //! ```
 //!
-//! The protocol is rmcp's business. This says whose session a client is, turns answers into content, passes progress on
-//! and takes a call back when its client leaves.
+//! The protocol is rmcp's business. This says whose session a client is, turns answers into content, passes progress on,
+//! puts questions to the person behind a client that can ask, and takes a call back when its client leaves.
 
 mod admin;
 mod answer;
+mod elicit;
 pub mod http;
 mod progress;
 pub mod run;
@@ -39,6 +40,8 @@ pub struct Settings {
     pub admin: Admin,
     /// What the door itself knows of whoever calls, for `tools.elevated.allowFrom.mcp`.
     pub caller: String,
+    /// The process that opened the door for itself: an agent's program. Whatever it starts answers no question.
+    pub agent_process: Option<u32>,
 }
 
 /// Whether `sandbox_status`, `sandbox_list`, `sandbox_explain` and `sandbox_recreate` are offered.

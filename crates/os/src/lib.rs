@@ -21,6 +21,7 @@ pub mod mounts;
 pub mod namespaces;
 pub mod net;
 pub mod process;
+pub mod processors;
 pub mod tree;
 
 pub mod capabilities;

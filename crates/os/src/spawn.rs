@@ -124,6 +124,7 @@ pub struct Plan<'a> {
     no_new_privs: bool,
     landlock: Option<&'a Ruleset>,
     seccomp: Option<&'a Program>,
+    apart: bool,
 }
 
 impl<'a> Plan<'a> {
@@ -142,6 +143,7 @@ impl<'a> Plan<'a> {
             no_new_privs: false,
             landlock: None,
             seccomp: None,
+            apart: false,
         }
     }
 
@@ -209,6 +211,15 @@ impl<'a> Plan<'a> {
         self.no_new_privs()
     }
 
+    /// Lets the caller go on beside the program, on another processor, if there is one. Otherwise the
+    /// kernel often wakes the caller where the program already runs and leaves it waiting there, a
+    /// millisecond and more, while the next processor is idle.
+    #[must_use]
+    pub fn apart(mut self) -> Self {
+        self.apart = true;
+        self
+    }
+
     /// Starts it. The plan can be used again.
     ///
     /// # Errors
@@ -219,8 +230,10 @@ impl<'a> Plan<'a> {
         let prepared = self.prepare().map_err(at_clone)?;
         // No handler of ours may run in the child, which shares our memory.
         let blocked = SignalsBlocked::all().map_err(at_clone)?;
-        let child = child::start(&prepared).map_err(at_clone)?;
+        let child = child::start(&prepared);
+        prepared.come_back();
         drop(blocked);
+        let child = child.map_err(at_clone)?;
         match prepared.outcome() {
             Ok(()) => Ok(child),
             Err((step, number)) => {

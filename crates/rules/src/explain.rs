@@ -26,7 +26,7 @@ use crate::scope::{ContainerName, ScopeKey};
 use crate::session::{self, Placement, Session};
 use crate::tool_policy::subagent::{SpawnDepth, SubagentRole};
 use crate::tool_policy::{self, Compat, Layers, SandboxPolicy, Tool, ToolPlacement, chat::Chat};
-use crate::workspace::{self, Directories, Layout};
+use crate::workspace::{self, Directories, HostSkills, Layout};
 
 /// What has been read.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +43,7 @@ pub struct Facts {
     /// Owner of the directory that is mounted at the workdir, or of whoever would make it.
     pub owner: Option<Owner>,
     pub known_places: KnownPlaces,
+    pub host_skills: HostSkills,
     /// The channel that the session's record names.
     pub recorded_channel: Option<String>,
     /// Channels that exist here.
@@ -216,6 +217,7 @@ impl Explanation {
             binds: &binds,
             tmpfs,
         })
+        .with_skills(layout.skills_mount())
     }
 }
 
@@ -288,7 +290,9 @@ impl Made<'_> {
         let scope: Scope = sandbox.scope.value;
         let scope_key = ScopeKey::new(scope, self.session);
         let name = scope_key.container_name(scope, &sandbox.docker.container_prefix.value);
-        let layout = plan(sandbox, self.session, &facts.agent_workspace.value);
+        // A browser reads no skills.
+        let plain = plan(sandbox, self.session, &facts.agent_workspace.value);
+        let layout = plain.clone().with_host_skills(facts.host_skills);
         let directories = fingerprint::Directories {
             workspace: layout.mounted(),
             agent_workspace: layout.agent(),
@@ -296,6 +300,10 @@ impl Made<'_> {
         let fingerprint = Fingerprint::of_shell(sandbox, directories);
         let known = self.known_places(facts);
         let bind_policy = BindPolicy::resolve(&sandbox.docker, &layout.bind_roots(), &known, files);
+        let bind_policy = match layout.skills_mount() {
+            Some(mount) => bind_policy.with_own(&mount.source, files),
+            None => bind_policy,
+        };
         let identity = Identity {
             name: name.clone(),
             scope: scope_key.clone(),
@@ -314,7 +322,7 @@ impl Made<'_> {
             .build(&bind_policy, files);
         let browser_name = scope_key.container_name(scope, &sandbox.browser.container_prefix.value);
         let identity = Identity { name: browser_name, ..identity };
-        let browser = self.browser(identity, &layout, &known, files);
+        let browser = self.browser(identity, &plain, &known, files);
         Runtime { scope_key, name, layout, fingerprint, spec, browser, bind_policy }
     }
 

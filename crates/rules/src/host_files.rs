@@ -61,6 +61,12 @@ pub trait HostFiles {
     /// What stands at an absolute, normalised path; `None` if nothing does (also when a parent is
     /// missing or is no directory).
     fn entry(&self, path: &str) -> Result<Option<Entry>, FactError>;
+
+    /// The same for several names in one directory, in their order. In `directory` there must be no
+    /// link.
+    fn entries(&self, directory: &str, names: &[&str]) -> Vec<Result<Option<Entry>, FactError>> {
+        names.iter().map(|name| self.entry(&posix::join(directory, name))).collect()
+    }
 }
 
 /// Follows every link in `path` as far as it exists and appends what does not exist as written.

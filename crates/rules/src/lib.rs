@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent_prompt;
+pub mod ahead;
 pub mod approval;
 pub mod backend;
 pub mod browser;
@@ -35,4 +36,5 @@ mod spelling;
 pub mod timestamp;
 pub mod tool_policy;
 pub mod tools;
+pub mod web;
 pub mod workspace;

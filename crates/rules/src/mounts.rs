@@ -116,6 +116,13 @@ impl BindPolicy {
         };
         Self { sources, targets, blocklist }
     }
+
+    /// Lets a session see one more directory of its own. No bind may come from there.
+    #[must_use]
+    pub fn with_own(self, directory: &str, files: &impl HostFiles) -> Self {
+        let own = Roots::resolve(&[directory], files);
+        Self { blocklist: self.blocklist.and_own(&own.0), ..self }
+    }
 }
 
 impl CheckedBind {

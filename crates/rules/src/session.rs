@@ -221,9 +221,11 @@ pub struct AgentMismatch {
 
 /// Finds the session that `explain` is asked about.
 ///
-/// Without `--session`, or with `main`, it is the agent's main session. A text with a colon is a
-/// key as it stands, `global` is `global`, and a bare name is that session of the agent. An agent
-/// that the config does not list is no error: it runs with the defaults, and that is the answer.
+/// Without `--session`, or with `main`, it is the agent's main session. `global` is `global`, and a bare
+/// name is that session of the agent. A text with a colon is a key as it stands; one without an agent is the
+/// default agent's, and becomes its own session of any other agent that is named: two agents never share
+/// one by its name. An agent that the config does not list is no error: it runs with the defaults, and that
+/// is the answer.
 pub fn resolve_for_explain(
     config: &Config,
     flags: ExplainFlags<'_>,
@@ -238,9 +240,14 @@ pub fn resolve_for_explain(
         (Some(agent), _) | (None, Some((_, agent))) => agent,
         (None, None) => config.default_agent(),
     };
+    let is_foreign = agent != config.default_agent();
     let key = match asked {
         None => main_key(config, &agent),
-        Some(key) if key.as_str().contains(':') || key == SessionKey::global() => key,
+        Some(key) if key == SessionKey::global() => key,
+        Some(key) if key.as_str().contains(':') && key.agent().is_none() && is_foreign => {
+            SessionKey::of_agent(&agent, key.as_str())
+        }
+        Some(key) if key.as_str().contains(':') => key,
         Some(key) => match key.as_str().to_lowercase().as_str() {
             MAIN => main_key(config, &agent),
             name => SessionKey::of_agent(&agent, name),

@@ -76,12 +76,14 @@ pub enum BuiltTool {
     File(FileTool),
     Exec,
     Process,
+    WebFetch,
 }
 
 impl BuiltTool {
     /// Every one, in the order in which they are offered.
     pub fn all() -> impl Iterator<Item = Self> {
-        [Self::Exec, Self::Process].into_iter().chain(FileTool::ALL.map(Self::File))
+        let commands = [Self::Exec, Self::Process].into_iter();
+        commands.chain(FileTool::ALL.map(Self::File)).chain([Self::WebFetch])
     }
 
     pub const fn as_str(self) -> &'static str {
@@ -89,6 +91,7 @@ impl BuiltTool {
             Self::File(tool) => tool.as_str(),
             Self::Exec => "exec",
             Self::Process => "process",
+            Self::WebFetch => "web_fetch",
         }
     }
 
@@ -101,6 +104,7 @@ impl BuiltTool {
     pub const fn is_read_only(self) -> bool {
         match self {
             Self::File(tool) => !tool.is_writing(),
+            Self::WebFetch => true,
             Self::Exec | Self::Process => false,
         }
     }

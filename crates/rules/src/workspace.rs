@@ -6,6 +6,9 @@
 //! | `ro`   | private copy, ro  | agent's workspace, ro | yes    | write, edit, `apply_patch` |
 //! | `rw`   | agent's workspace |                       | no     |                            |
 //!
+//! A private copy holds the host's skills itself. Into an agent's own workspace nothing is copied: there they stand
+//! read-only at [`SKILLS_MOUNT`], from a directory that only we write to.
+//!
 //! Takes the access and the directories; gives a [`Layout`]. It neither makes nor looks at them.
 
 pub mod media;
@@ -21,6 +24,17 @@ use crate::scope::ScopeKey;
 
 /// Where the agent's own workspace stands in a sandbox that only reads it.
 pub const AGENT_MOUNT: &str = "/agent";
+
+/// Where the host's skills stand below the workdir of an agent's own workspace; the reference's place.
+pub const SKILLS_MOUNT: &str = ".openclaw/sandbox-skills";
+
+/// Whether the host has skills besides those of workspaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HostSkills {
+    #[default]
+    None,
+    Some,
+}
 
 /// Copied from the agent's workspace into a private one, in this order, unless already there.
 pub const SEED_FILES: &[&str] =
@@ -68,6 +82,7 @@ pub struct Layout {
     sandbox: String,
     agent: String,
     workdir: String,
+    host_skills: HostSkills,
 }
 
 impl Layout {
@@ -75,7 +90,43 @@ impl Layout {
     pub fn plan(access: WorkspaceAccess, directories: &Directories) -> Self {
         let sandbox = normalize(&directories.sandbox);
         let agent = normalize(&directories.agent);
-        Self { access, sandbox, agent, workdir: directories.workdir.clone() }
+        let workdir = directories.workdir.clone();
+        Self { access, sandbox, agent, workdir, host_skills: HostSkills::None }
+    }
+
+    /// Shows the host's skills, if it has any, where they are not copied in.
+    ///
+    /// A session's policy has no part in this: it decides what is in the directory, and many sessions may share one
+    /// sandbox.
+    #[must_use]
+    pub fn with_host_skills(mut self, host_skills: HostSkills) -> Self {
+        self.host_skills = match self.skills_directory() {
+            Some(_) => host_skills,
+            None => HostSkills::None,
+        };
+        self
+    }
+
+    /// The directory of ours that holds the host's skills for an agent's own workspace, mounted or not.
+    pub fn skills_directory(&self) -> Option<String> {
+        match self.access {
+            WorkspaceAccess::ReadWrite if self.sandbox.starts_with('/') => {
+                Some(format!("{}.skills", self.sandbox))
+            }
+            WorkspaceAccess::ReadWrite | WorkspaceAccess::None | WorkspaceAccess::ReadOnly => None,
+        }
+    }
+
+    /// The mount of the host's skills, if there is one.
+    pub fn skills_mount(&self) -> Option<WorkspaceMount> {
+        match self.host_skills {
+            HostSkills::None => None,
+            HostSkills::Some => Some(WorkspaceMount {
+                source: self.skills_directory()?,
+                target: posix::join(&normalize(&self.workdir), SKILLS_MOUNT),
+                access: Access::ReadOnly,
+            }),
+        }
     }
 
     pub const fn access(&self) -> WorkspaceAccess {
@@ -129,7 +180,8 @@ impl Layout {
                 vec![mount(&self.sandbox, &self.workdir, Access::ReadWrite)]
             }
             WorkspaceAccess::ReadWrite => {
-                vec![mount(&self.agent, &self.workdir, Access::ReadWrite)]
+                let own = mount(&self.agent, &self.workdir, Access::ReadWrite);
+                std::iter::once(own).chain(self.skills_mount()).collect()
             }
             WorkspaceAccess::ReadOnly => {
                 let mut mounts = vec![mount(&self.sandbox, &self.workdir, Access::ReadOnly)];
@@ -192,6 +244,22 @@ mod tests {
         check(&layout, &[("/home/u/ws", "/workspace", ReadWrite)]);
         assert_eq!((layout.seeds(), layout.tools_off()), (&[] as &[_], &[] as &[_]));
         assert_eq!((layout.mounted(), layout.private()), ("/home/u/ws", None));
+    }
+
+    #[test]
+    fn rw_shows_the_skills_of_a_host_that_has_some_and_no_other_access_does() {
+        let layout = plan(WorkspaceAccess::ReadWrite).with_host_skills(HostSkills::Some);
+        check(
+            &layout,
+            &[
+                ("/home/u/ws", "/workspace", ReadWrite),
+                ("/state/sandboxes/s-1.skills", "/workspace/.openclaw/sandbox-skills", ReadOnly),
+            ],
+        );
+        for access in [WorkspaceAccess::None, WorkspaceAccess::ReadOnly] {
+            let layout = plan(access).with_host_skills(HostSkills::Some);
+            assert_eq!((layout.clone(), layout.skills_directory()), (plan(access), None));
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::path::Path;
 use clawpen_os::capabilities;
 use clawpen_os::mounts::{self, MountFlags};
 use clawpen_wire::pen::PenSpec;
+use clawpen_wire::supervisor::VERSION;
 
 use crate::report::Failure;
 
@@ -29,6 +30,30 @@ pub(crate) fn is_off(name: &str) -> bool {
 #[cfg(not(feature = "fault-switches"))]
 pub(crate) const fn is_off(_: &str) -> bool {
     false
+}
+
+/// The newest protocol that this supervisor speaks before it is sealed: an older one if the test asked for that.
+#[cfg(feature = "fault-switches")]
+pub(crate) fn open_version() -> u16 {
+    if is_off("protocol:1") { 1 } else { VERSION }
+}
+
+/// The same once it is sealed. No host would make a pen that it does not understand, but a later one may find it.
+#[cfg(feature = "fault-switches")]
+pub(crate) fn sealed_version() -> u16 {
+    if is_off("sealed-protocol:0") { 0 } else { open_version() }
+}
+
+/// The newest one.
+#[cfg(not(feature = "fault-switches"))]
+pub(crate) const fn open_version() -> u16 {
+    VERSION
+}
+
+/// The newest one.
+#[cfg(not(feature = "fault-switches"))]
+pub(crate) const fn sealed_version() -> u16 {
+    VERSION
 }
 
 /// Misreads the plan as the test asked.

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use clawpen_os::beneath;
 use clawpen_os::capabilities;
-use clawpen_os::mounts::{self, Extent, Mount, Propagation};
+use clawpen_os::mounts::{self, Extent, Propagation};
 use clawpen_os::namespaces;
 use clawpen_os::net;
 use clawpen_os::process::{self, Dumpable};
@@ -21,7 +21,7 @@ use clawpen_wire::pen::{Credentials, IdWriter, MakePlan, Network, PenSpec, Serve
 
 use crate::confine::Confinement;
 use crate::faults;
-use crate::make;
+use crate::make::{self, MakerSide, Trees};
 use crate::report::{Failure, Report, Step as _};
 use crate::serve;
 
@@ -32,7 +32,7 @@ pub(crate) fn become_process_1(
     plan: MakePlan,
     serve: ServePlan,
     socket: OwnedFd,
-    trees: VecDeque<Mount>,
+    maker: MakerSide,
     report: &Report,
 ) -> Result<(), Failure> {
     // First of all: our own ids are not mapped in here, and whoever has no id can make no file. The
@@ -49,11 +49,17 @@ pub(crate) fn become_process_1(
     }
 
     // The ordinary user's mounts are opened here, where we have power over a copy of the host's mounts;
-    // root's came from the maker.
+    // root's come from the maker.
     let trees = if plan.ids.writer == IdWriter::Direct {
-        trees
+        Trees::from_maker(maker)
     } else {
-        make::host_trees(&plan, None)?.into()
+        drop(maker);
+        let mut opened = VecDeque::new();
+        make::host_trees(&plan, None, &mut |tree| {
+            opened.push_back(tree);
+            Ok(())
+        })?;
+        Trees::Opened(opened)
     };
     let root = if faults::is_off("mount-namespace") {
         None

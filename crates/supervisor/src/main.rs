@@ -6,6 +6,7 @@
 //!             └► the clone becomes process 1: builds the root, gives its power up, serves
 //! zygote    descriptor 3: a socket comes from there for each maker that is wanted; forks one for it
 //! serve     SPEC DIRECTORY: process 1 of a container that someone else made; binds DIRECTORY/s, serves
+//! keep      no pen at all: one program on the host and all that it leaves behind (`keep.rs`)
 //! ```
 //!
 //! One thread, one loop (`serve.rs`), no async. Nothing is decided here: the spec says what to do, and what
@@ -18,6 +19,7 @@ mod facts;
 mod faults;
 mod files;
 mod init;
+mod keep;
 mod make;
 mod processes;
 mod reap;
@@ -45,7 +47,10 @@ fn main() -> ExitCode {
                 let _ = std::fs::write(directory.join("failure"), failure.to_string());
             })
         }
-        _ => Err(Failure::new("cannot tell what to do: say make, zygote or serve SPEC DIRECTORY")),
+        [mode, words @ ..] if mode.as_os_str() == "keep" => keep::run(words),
+        _ => Err(Failure::new(
+            "cannot tell what to do: say make, zygote, keep PROGRAM or serve SPEC DIRECTORY",
+        )),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,10 +10,10 @@
 //!   waits for the pen spec
 //!   id maps, control groups
 //!   S: spec and socket ─────────────────►   keeps them
-//!   T: host mounts as descriptors ──────►   keeps them in the order of the spec
 //!   reports its number
-//!   G: go ──────────────────────────────►   builds, gives up its power, reports ready
-//!   ends
+//!   G: go ──────────────────────────────►   begins to build
+//!   T: host mounts as descriptors ──────►   takes them in the order of the spec, when it comes to them
+//!   ends                                    gives up its power, reports ready
 //! ```
 //!
 //! Nothing before the wait depends on the pen: the engine starts a maker while it still decides, and keeps
@@ -32,6 +32,7 @@ use clawpen_os::beneath::{self, Open};
 use clawpen_os::mounts::{Extent, Mount, MountFlags};
 use clawpen_os::namespaces::{self, IdRange, Namespaces};
 use clawpen_os::process::{self, Child, Forked, Pid, Signal};
+use clawpen_os::processors::{Apart, Processor};
 use clawpen_os::sockets;
 use clawpen_wire::pen::{
     self, BindOwner, IdPlan, IdWriter, MakePlan, MountStep, PenSpec, Submounts,
@@ -44,6 +45,9 @@ use crate::report::{Failure, Report, Step as _};
 
 /// Where the helpers of the package `uidmap` are; the environment is not asked.
 const HELPERS: [&str; 3] = ["/usr/bin", "/bin", "/usr/local/bin"];
+
+/// Mounts that are handed over at once: process 1 takes up the first ones while the next are opened.
+const BATCH: usize = 4;
 
 pub(crate) fn run() -> Result<(), Failure> {
     let report = Report::new(process::inherited(3).step("take descriptor 3")?);
@@ -59,17 +63,20 @@ pub(crate) fn make_for(report: &Report) -> Result<(), Failure> {
 
 fn make(report: &Report) -> Result<(), Failure> {
     let (ours, theirs) = sockets::pair(sockets::Kind::Messages).step("make a socket pair")?;
+    let here = Processor::here();
     let forked = process::clone3(namespaces(), None);
     match forked.step("clone into new namespaces")? {
         Forked::Child => {
             drop(ours);
-            let Some(Handed { mut spec, socket, trees }) = receive(theirs.as_fd())? else {
+            // Both of us have work as soon as the order comes.
+            let apart = Apart::from(here);
+            let Some(Handed { mut spec, socket }) = receive(theirs.as_fd())? else {
                 return Ok(());
             };
-            drop(theirs);
             faults::spoil(&mut spec);
             let PenSpec { make, serve } = spec;
-            init::become_process_1(*make.ok_or_else(no_plan)?, serve, socket, trees, report)
+            let maker = MakerSide { socket: theirs, _apart: apart };
+            init::become_process_1(*make.ok_or_else(no_plan)?, serve, socket, maker, report)
         }
         Forked::Parent(child) => {
             drop(theirs);
@@ -172,32 +179,81 @@ fn hand_over(child: &Child, to: BorrowedFd<'_>, report: &Report) -> Result<(), F
                 .step_with(|| format!("enter control group `{}`", entry.directory.display()))?;
         }
     }
+    // First to the engine: somebody must be able to end process 1, whatever becomes of us.
+    report.made(child)?;
+    sockets::send(to, b"G", &[]).step("tell the pen's first process to go on")?;
     // An ordinary user has no power over mounts out here: the clone opens them itself.
     if plan.ids.writer == IdWriter::Direct {
         let user_namespace = namespaces::open(child.pid(), Namespaces::USER)
             .step("open the pen's user namespace")?;
-        let trees = host_trees(&plan, Some(user_namespace.as_fd()))?;
-        for batch in trees.chunks(sockets::MAX_DESCRIPTORS) {
-            let descriptors: Vec<_> = batch.iter().map(AsFd::as_fd).collect();
-            sockets::send(to, b"T", &descriptors).step("hand mounts over")?;
-        }
+        let mut batch = Vec::new();
+        host_trees(&plan, Some(user_namespace.as_fd()), &mut |tree| {
+            batch.push(tree);
+            if batch.len() == BATCH { send_trees(to, &mut batch) } else { Ok(()) }
+        })?;
+        send_trees(to, &mut batch)?;
     }
-    // First to the engine: from the go on process 1 needs nobody, and somebody must be able to end it.
-    report.made(child)?;
-    sockets::send(to, b"G", &[]).map(drop).step("tell the pen's first process to go on")
+    Ok(())
+}
+
+fn send_trees(to: BorrowedFd<'_>, batch: &mut Vec<Mount>) -> Result<(), Failure> {
+    if batch.is_empty() {
+        return Ok(());
+    }
+    let descriptors: Vec<_> = batch.iter().map(AsFd::as_fd).collect();
+    sockets::send(to, b"T", &descriptors).step("hand mounts over")?;
+    batch.clear();
+    Ok(())
 }
 
 /// What the clone gets before the go.
 struct Handed {
     spec: PenSpec,
     socket: OwnedFd,
-    trees: VecDeque<Mount>,
+}
+
+/// What process 1 has of its maker, as long as that works for it.
+pub(crate) struct MakerSide {
+    socket: OwnedFd,
+    _apart: Apart,
+}
+
+/// The host's mounts in the order of the spec.
+pub(crate) enum Trees {
+    /// All here.
+    Opened(VecDeque<Mount>),
+    /// The maker opens them while we build.
+    FromMaker { maker: MakerSide, here: VecDeque<Mount> },
+}
+
+impl Trees {
+    pub(crate) fn from_maker(maker: MakerSide) -> Self {
+        Self::FromMaker { maker, here: VecDeque::new() }
+    }
+
+    /// The next one; `None` if there are no more, or the maker has ended, who then says why.
+    pub(crate) fn next(&mut self) -> Result<Option<Mount>, Failure> {
+        match self {
+            Self::Opened(trees) => Ok(trees.pop_front()),
+            Self::FromMaker { maker, here } => {
+                if here.is_empty() {
+                    let mut kind = [0_u8; 1];
+                    let from = maker.socket.as_fd();
+                    let message = sockets::receive(from, &mut kind, sockets::MAX_DESCRIPTORS)
+                        .step("wait for the maker")?;
+                    if (message.bytes, kind) == (1, *b"T") {
+                        here.extend(message.descriptors.into_iter().map(Mount::from_fd));
+                    }
+                }
+                Ok(here.pop_front())
+            }
+        }
+    }
 }
 
 /// The clone's side: everything that came before the go; `None` if the maker was never needed.
 fn receive(from: BorrowedFd<'_>) -> Result<Option<Handed>, Failure> {
     let mut order = None;
-    let mut trees = VecDeque::new();
     loop {
         let mut kind = [0_u8; 1];
         let message = sockets::receive(from, &mut kind, sockets::MAX_DESCRIPTORS)
@@ -208,11 +264,10 @@ fn receive(from: BorrowedFd<'_>) -> Result<Option<Handed>, Failure> {
                     .map_err(|_others| Failure::new("the maker handed no pen spec over"))?;
                 order = Some((read_spec(File::from(spec))?, socket));
             }
-            (1, [b'T']) => trees.extend(message.descriptors.into_iter().map(Mount::from_fd)),
             (1, [b'G']) => {
                 let (spec, socket) =
                     order.ok_or_else(|| Failure::new("the maker handed no pen spec over"))?;
-                return Ok(Some(Handed { spec, socket, trees }));
+                return Ok(Some(Handed { spec, socket }));
             }
             _ if order.is_none() => return Ok(None),
             _ => return Err(Failure::new("the maker ended before the pen could be built")),
@@ -269,14 +324,14 @@ fn ranges(map: &[pen::IdRange]) -> Vec<IdRange> {
         .collect()
 }
 
-/// Every mount of the host that the spec asks for, in its order. `user_namespace` is the pen's, where ids
-/// can be mapped; without one an idmapped mount is refused.
+/// Gives every mount of the host that the spec asks for, in its order. `user_namespace` is the pen's, where
+/// ids can be mapped; without one an idmapped mount is refused.
 pub(crate) fn host_trees(
     plan: &MakePlan,
     user_namespace: Option<BorrowedFd<'_>>,
-) -> Result<Vec<Mount>, Failure> {
+    give: &mut dyn FnMut(Mount) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let host = beneath::open_root(Path::new("/")).step("open the host's root")?;
-    let mut trees = Vec::new();
     for step in &plan.root {
         match step {
             MountStep::Bind { source, target, flags, submounts, owner } => {
@@ -302,14 +357,14 @@ pub(crate) fn host_trees(
                 }
                 tree.restrict(faults::flags(target, bind_flags(*flags)), extent)
                     .step_with(|| format!("restrict `{}`", source.display()))?;
-                trees.push(tree);
+                give(tree)?;
             }
             MountStep::Device { source, target } => {
                 let tree = host_tree(host.as_fd(), source, Extent::One)?;
                 let flags = faults::flags(target, MountFlags::NO_SUID | MountFlags::NO_EXEC);
                 tree.restrict(flags, Extent::One)
                     .step_with(|| format!("restrict `{}`", source.display()))?;
-                trees.push(tree);
+                give(tree)?;
             }
             MountStep::Directory { .. }
             | MountStep::Tmpfs { .. }
@@ -322,7 +377,7 @@ pub(crate) fn host_trees(
             | MountStep::Mqueue { .. } => {}
         }
     }
-    Ok(trees)
+    Ok(())
 }
 
 /// Opens `source` and makes sure that no link was followed on the way: the engine has resolved it, so a link

@@ -11,14 +11,16 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clawpen_engine::approvals_file::ApprovalsStore;
 use clawpen_engine::audit::Door;
+use clawpen_engine::broker::Id;
 use clawpen_engine::broker::{Asker, Broker};
 use clawpen_engine::clock::SystemClock;
 use clawpen_engine::config_store;
+use clawpen_engine::config_store::Store;
 use clawpen_engine::database::Database;
-use clawpen_engine::exec_question::{CallFacts, CommandQuestion};
+use clawpen_engine::exec_question::{self, CallFacts, CommandAnswer, CommandQuestion};
 use clawpen_engine::explain::Question;
-use clawpen_engine::host_call::{self, Called, HostCall, Waiting};
-use clawpen_engine::host_exec::Limits;
+use clawpen_engine::host_call::{self, Attendant, Called, HostCall, Waiting};
+use clawpen_engine::host_exec::{Errors, Limits, Observer};
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -32,15 +34,14 @@ fn main() -> Result<()> {
         question: CommandQuestion { text, cwd: Some(cwd), who, call: CallFacts::default() },
         asker: Asker { door: Door::Mcp, client: Some("test"), agent_process: None },
         timeout: Duration::from_secs_f64(seconds.parse()?),
-        limits: Limits { time: Duration::from_secs(60), output_bytes: 1 << 16 },
+        limits: Limits {
+            time: Duration::from_secs(60),
+            output_bytes: 1 << 16,
+            errors: Errors::Apart,
+        },
     };
-    let mut said = false;
-    let called = host_call::run(&store, &broker, &call, &mut |id| {
-        if !std::mem::replace(&mut said, true) {
-            say(&format!("ASKED {id}"));
-        }
-        Waiting::GoOn
-    })?;
+    let mut waits = Waits { store: &store, question: call.question, said: false };
+    let called = host_call::run(&store, &broker, &call, &mut waits)?;
     say(&match called {
         Called::Elsewhere(_) => "ELSEWHERE".to_owned(),
         Called::Refused { reasons, .. } => format!("REFUSED {}", reasons.join("; ")),
@@ -52,6 +53,28 @@ fn main() -> Result<()> {
         }
     });
     Ok(())
+}
+
+/// Says once that it waits, and never gives up.
+struct Waits<'a> {
+    store: &'a Store,
+    question: CommandQuestion<'a>,
+    said: bool,
+}
+
+impl Observer for Waits<'_> {}
+
+impl Attendant for Waits<'_> {
+    fn waiting(&mut self, id: &Id) -> Waiting {
+        if !std::mem::replace(&mut self.said, true) {
+            say(&format!("ASKED {id}"));
+        }
+        Waiting::GoOn
+    }
+
+    fn ask_again(&mut self) -> Result<CommandAnswer, String> {
+        exec_question::ask(self.store, &self.question).map_err(|error| error.to_string())
+    }
 }
 
 fn say(line: &str) {

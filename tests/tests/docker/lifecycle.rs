@@ -150,3 +150,51 @@ fn an_engine_that_is_gone_is_no_reason_to_forget_a_row() -> Result<()> {
     assert_eq!(yard.rows().len(), 1);
     Ok(())
 }
+
+#[test]
+fn skills_of_the_host_stand_in_an_agents_own_workspace_and_only_to_be_read() -> Result<()> {
+    let Some(yard) = Yard::new("")? else { return Ok(()) };
+    let skill = yard.home.path(".openclaw/skills/tidy");
+    std::fs::create_dir_all(&skill)?;
+    std::fs::write(skill.join("SKILL.md"), "tidy 1\n")?;
+    let shown = "/workspace/.openclaw/sandbox-skills/skills";
+    assert_eq!(yard.sh(&format!("cat {shown}/tidy/SKILL.md")), "tidy 1\n");
+    let before = yard.containers()?;
+    for attack in [
+        format!("echo x > {shown}/tidy/SKILL.md"),
+        format!("echo x > {shown}/new"),
+        format!("mv {shown} {shown}-away"),
+        "mv .openclaw/sandbox-skills elsewhere".to_owned(),
+    ] {
+        let run = yard.run(&["exec", "--", "sh", "-c", &attack]);
+        assert_ne!(run.code, Some(0), "{attack}");
+    }
+    std::fs::write(skill.join("SKILL.md"), "tidy 2 now\n")?;
+    assert_eq!(yard.sh(&format!("cat {shown}/tidy/SKILL.md")), "tidy 2 now\n");
+    assert_eq!(yard.containers()?, before);
+    assert_eq!(std::fs::read_dir(yard.work(".openclaw/sandbox-skills"))?.count(), 0);
+    let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(yard.work(".openclaw"))?);
+    assert_eq!(owner, 1000);
+    Ok(())
+}
+
+#[test]
+fn a_registry_that_is_rebuilt_asks_engines_that_the_environment_does_not_name() -> Result<()> {
+    let Some(yard) = Yard::new("")? else { return Ok(()) };
+    yard.sh("true");
+    let before = yard.containers()?;
+    for end in ["", "-wal", "-shm"] {
+        let file = yard.home.path(&format!(".openclaw/clawpen/clawpen.db{end}"));
+        if file.exists() {
+            std::fs::write(file, "this is no database at all, and long enough to be seen as one")?;
+        }
+    }
+    // Without a word about the engine.
+    let repaired = yard.home.run(&["doctor", "--repair", "--yes", "--json"]);
+    assert_eq!(repaired.code, Some(0), "{}{}", repaired.stdout, repaired.stderr);
+    let rows = yard.home.run(&["sandbox", "list", "--json"]).json();
+    assert_eq!(rows["containers"].as_array().map(Vec::len), Some(1), "{rows}");
+    yard.sh("true");
+    assert_eq!(yard.containers()?, before);
+    Ok(())
+}

@@ -3,7 +3,7 @@
 //! goes through the config's keys. [`lifecycle`] and [`healing`] run the real binary; the second does
 //! harm to an [`engine`] of its own. [`people`] are ordinary users, [`podman`] is another engine,
 //! [`images`] makes what containers start from, [`swaps`] changes sources while they are mounted, [`tls`] is the way there by a port;
-//! [`ours`] is about what may be touched there, [`trust`] about whom we believe.
+//! [`mcp`] comes in by that door; [`ours`] is about what may be touched there, [`trust`] about whom we believe.
 
 mod container;
 mod engine;
@@ -13,6 +13,7 @@ mod images;
 mod keys;
 mod lifecycle;
 mod many;
+mod mcp;
 mod ours;
 mod pen;
 mod people;

@@ -285,8 +285,8 @@ fn the_setup_command_runs_before_anything_else_or_there_is_no_container() -> Res
     pen.remove()?;
     let failure = start(&place, "{setupCommand: 'echo broken >&2; exit 9'}").unwrap_err();
     let failure = failure.downcast::<clawpen_engine::backend::docker::StartError>()?.cause;
-    let DockerFailure::SetupFailed(said) = failure else { panic!("{failure}") };
-    assert_eq!(said, "it ended with code 9: broken");
+    let DockerFailure::SetupFailed { how, said } = failure else { panic!("{failure}") };
+    assert_eq!((how.as_str(), said.as_str()), ("it ended with code 9", "broken"));
     assert_eq!(left_over(&place)?, "");
     Ok(())
 }

@@ -166,7 +166,7 @@ fn zero_limits_prune_nothing_and_the_limit_itself_is_fine() {
 }
 
 #[test]
-fn a_command_left_running_keeps_its_sandbox_from_being_pruned_131935() {
+fn a_command_left_running_keeps_its_sandbox_from_being_pruned_131935_98516() {
     let world = World::new();
     let store = world.store("prune: {idleHours: 1, maxAgeDays: 1}");
     let mut open = World::prepare(&store, "main").open(&world.yard, Keeping::Scope, "t").unwrap();

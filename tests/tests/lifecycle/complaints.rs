@@ -93,14 +93,14 @@ fn a_workspace_stays_when_its_sandbox_goes_43797() {
 }
 
 #[test]
-fn the_default_workspace_can_be_written_46026_37634() {
+fn the_default_workspace_can_be_written_46026_37634_59613() {
     let home = Home::with_config("{agents: {defaults: {sandbox: {backend: 'native'}}}}");
     let run = home.run(&["exec", "--", "sh", "-c", "echo x > made && cat made"]);
     assert_eq!(run.stdout, "x\n", "{}", run.stderr);
 }
 
 #[test]
-fn a_write_keeps_mode_and_owner_44077_20979_126631() {
+fn a_write_keeps_mode_and_owner_44077_20979_124179_126631() {
     let home = Home::new();
     assert_eq!(home.run(&["exec", "--", "true"]).code, Some(0));
     let file = home.path(".openclaw/sandboxes/agent-main-f331f052/tool.sh");
@@ -133,6 +133,45 @@ fn no_zombie_eats_up_the_process_limit_68691_121049() {
     let look = "grep -l '^State:.Z' /proc/[0-9]*/status | wc -l";
     let left = home.run(&["exec", "--", "sh", "-c", look]);
     assert_eq!(left.stdout.trim(), "0", "{}", left.stderr);
+}
+
+#[test]
+fn a_directory_and_a_file_with_two_names_are_ordinary_to_the_file_calls_30513_31438() {
+    let home = Home::with_config("{agents: {defaults: {sandbox: {backend: 'native'}}}}");
+    let made = home.run(&[
+        "exec",
+        "--",
+        "sh",
+        "-c",
+        "mkdir -p dir/sub; echo text > one; ln one two; ln -s one link",
+    ]);
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    for name in ["one", "two", "link"] {
+        let run = home.run(&["fs", "read", name]);
+        assert_eq!((run.code, run.stdout.as_str()), (Some(0), "text\n"), "{name}: {}", run.stderr);
+    }
+    for args in [
+        &["fs", "stat", "dir"][..],
+        &["fs", "stat", "two"],
+        &["fs", "rm", "two"],
+        &["fs", "rm", "--recursive", "dir"],
+    ] {
+        let run = home.run(args);
+        assert_eq!(run.code, Some(0), "{args:?}: {}", run.stderr);
+    }
+    assert_eq!(home.run(&["fs", "ls"]).stdout, "link\none\n");
+}
+
+#[test]
+fn the_record_of_a_failed_start_has_every_cause_and_nothing_that_a_command_said() {
+    let config = "{agents: {defaults: {sandbox: {backend: 'native', docker: {env: {COLOUR: 'very-blue-indeed'}, \
+                  setupCommand: 'echo very-blue-indeed private words >&2; exit 9'}}}}}";
+    let home = Home::with_config(config);
+    let failed = home.run(&["exec", "--", "true"]);
+    assert!(failed.stderr.contains("private words"), "{}", failed.stderr);
+    let shown = home.run(&["audit", "--json"]).stdout;
+    assert!(shown.contains("the setup command failed: it ended with code 9"), "{shown}");
+    assert!(!shown.contains("private words") && !shown.contains("very-blue"), "{shown}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clawpen_tests::home::Home;
@@ -36,9 +37,12 @@ impl Pipes {
     /// Starts the door and says hello.
     pub(crate) fn open(ground: &Ground, args: &[&str]) -> Self {
         let words: Vec<&str> = ["mcp"].iter().chain(args).copied().collect();
-        let mut child = ground
-            .0
-            .command(&words)
+        Self::start(ground.0.command(&words))
+    }
+
+    /// The same with a command of the test's own.
+    pub(crate) fn start(mut command: std::process::Command) -> Self {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -69,6 +73,28 @@ impl Pipes {
             let message: Value = serde_json::from_str(&line).unwrap();
             if message["id"] == id {
                 return message;
+            }
+        }
+    }
+
+    /// One tool call, while the answer to `other` is still to come; gives that one instead if it comes first.
+    pub(crate) fn race(&mut self, other: &str, tool: &str, arguments: &Value) -> Option<Value> {
+        self.next += 1;
+        let id = self.next;
+        let params = json!({ "name": tool, "arguments": arguments });
+        self.line(
+            &json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
+                .to_string(),
+        );
+        loop {
+            let mut line = String::new();
+            assert!(self.from.read_line(&mut line).unwrap() > 0, "the door closed");
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if message["id"] == id {
+                return None;
+            }
+            if message["id"] == other {
+                return Some(message);
             }
         }
     }
@@ -123,6 +149,10 @@ impl Http {
         Self { child, address, url, token: token.trim().to_owned() }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -169,6 +199,87 @@ impl Http {
         let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello() });
         let (status, answer) = self.post(&good, &hello.to_string());
         status == 200 && answer.contains("clawpen")
+    }
+}
+
+/// A session of the HTTP door.
+#[derive(Debug)]
+pub(crate) struct Session<'a> {
+    door: &'a Http,
+    id: String,
+    next: AtomicU64,
+}
+
+impl Http {
+    /// Begins a session as a client of this name.
+    pub(crate) fn session(&self, client: &str) -> Session<'_> {
+        let mut params = hello();
+        params["clientInfo"]["name"] = json!(client);
+        let first = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+        let mut session = Session { door: self, id: String::new(), next: AtomicU64::new(1) };
+        let (status, answer) = self.raw(session.request(&first.to_string()).as_bytes());
+        assert_eq!(status, 200, "{answer}");
+        let id = answer.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
+        id.unwrap().trim().clone_into(&mut session.id);
+        let next = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        let (status, answer) = self.raw(session.request(&next.to_string()).as_bytes());
+        assert_eq!(status, 202, "{answer}");
+        session
+    }
+
+    /// Connections that the door has open.
+    pub(crate) fn connections(&self) -> usize {
+        let ours = format!(":{:04X}", self.address.port());
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let rows = table.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
+        // Local address, remote address, state; 01 is established.
+        rows.filter(|row| row[1].ends_with(&ours) && row[3] == "01").count()
+    }
+
+    /// Descriptors that the door has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
+    /// The most memory the door had, in KiB.
+    pub(crate) fn peak(&self) -> u64 {
+        peak(self.child.id())
+    }
+}
+
+/// The most memory that a process had, in KiB.
+pub(crate) fn peak(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+impl Session<'_> {
+    /// A POST of this message.
+    pub(crate) fn request(&self, body: &str) -> String {
+        let mut text = String::from("POST /mcp HTTP/1.1\r\nconnection: close\r\n");
+        text.push_str("content-type: application/json\r\n");
+        text.push_str("accept: application/json, text/event-stream\r\n");
+        for (name, value) in self.door.good() {
+            write!(text, "{name}: {value}\r\n").unwrap();
+        }
+        if !self.id.is_empty() {
+            write!(text, "mcp-session-id: {}\r\n", self.id).unwrap();
+        }
+        write!(text, "content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        text
+    }
+
+    /// One tool call.
+    pub(crate) fn call(&self, tool: &str, arguments: &Value) -> Value {
+        let params = json!({ "name": tool, "arguments": arguments });
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let ask = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+        let (status, answer) = self.door.raw(self.request(&ask.to_string()).as_bytes());
+        assert_eq!(status, 200, "{answer}");
+        let messages = answer.lines().filter_map(|line| line.strip_prefix("data: "));
+        let mut messages = messages.filter_map(|data| serde_json::from_str::<Value>(data).ok());
+        messages.find(|message| message["id"] == id).unwrap()["result"].clone()
     }
 }
 

@@ -2,7 +2,15 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test without its set-up cannot go on")]
 
+mod ahead;
+mod approvals;
 mod attacks;
+mod classes;
 mod clients;
 mod door;
+mod golden;
+mod kills;
+mod load;
 mod policy;
+mod talk;
+mod web;

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test without its set-up cannot go on")]
 
+mod approvals;
 mod attacks;
 mod chat;
 mod flow;
@@ -15,7 +16,9 @@ use std::time::Duration;
 
 use clawpen_engine::audit::Door;
 use clawpen_engine::call::{Desk, Who};
-use clawpen_engine::runner::{Answers, Ended, Listener, Origin, Request, RunEvent, Runner, What};
+use clawpen_engine::runner::{
+    Answers, Approvals, Ended, Listener, Origin, Request, RunEvent, Runner, What,
+};
 use clawpen_rules::directives::Authority;
 use clawpen_rules::elevated::Sender as Speaker;
 use clawpen_tests::home::Home;
@@ -126,6 +129,7 @@ fn request(session: &str, message: &str) -> Request {
         run: None,
         timeout: None,
         origin: Origin::Person,
+        approvals: Approvals::Wait,
     }
 }
 

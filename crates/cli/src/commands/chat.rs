@@ -16,7 +16,7 @@ use clawpen_engine::audit::Door;
 use clawpen_engine::broker::Approval;
 use clawpen_engine::call::{Attachment, Desk, Who};
 use clawpen_engine::runner::{
-    AbortReason, Answers, Ended, Listener, Origin, Request, RunEvent, Runner, What,
+    AbortReason, Answers, Approvals, Ended, Listener, Origin, Request, RunEvent, Runner, What,
 };
 use clawpen_rules::directives::Authority;
 use serde_json::{Value, json};
@@ -191,6 +191,7 @@ impl Chat<'_> {
             run: None,
             timeout: self.timeout,
             origin: Origin::Person,
+            approvals: Approvals::Wait,
         });
         let started = started.map_err(|error| failed(&crate::config_report::chain(&error)))?;
         let mut screen = Screen::new(self.output, self.format);
@@ -253,6 +254,7 @@ impl Chat<'_> {
             run: None,
             timeout: None,
             origin: Origin::Person,
+            approvals: Approvals::Wait,
         };
         // Its reply comes as an event of its own.
         self.runner.start(request).map_err(|error| failed(&crate::config_report::chain(&error)))?;

@@ -33,7 +33,8 @@ pub(crate) fn run(args: &McpArgs, output: &Output) -> Result<Outcome, CommandErr
     }
     match args.http.http {
         None => {
-            door::over_stdio(settings(args, &format!("uid:{}", own_user())))?;
+            let settings = settings(args, &format!("uid:{}", own_user()));
+            door::over_stdio(Settings { agent_process: client_process(), ..settings })?;
         }
         Some(address) => over_http(args, address, output)?,
     }
@@ -47,7 +48,14 @@ fn settings(args: &McpArgs, caller: &str) -> Settings {
         backend: args.backend.clone(),
         admin: if args.admin_tools { Admin::Open } else { Admin::Closed },
         caller: caller.to_owned(),
+        agent_process: None,
     }
+}
+
+/// The program that started us to speak to us. One that has left already has handed us to the first process, which
+/// everybody is below.
+fn client_process() -> Option<u32> {
+    Some(std::os::unix::process::parent_id()).filter(|parent| *parent > 1)
 }
 
 /// Who started us: whoever speaks at our standard input is the same.

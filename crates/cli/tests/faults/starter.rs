@@ -83,6 +83,13 @@ impl Starter {
     }
 }
 
+impl Drop for Starter {
+    fn drop(&mut self) {
+        // Sandboxes outlive whoever asked for them, and would outlive the test.
+        self.run(&["sandbox", "remove", "--all", "--force"], "");
+    }
+}
+
 /// Makes sure that the files to lay something over are there.
 pub(crate) fn needs_root() {
     use std::os::unix::fs::MetadataExt as _;

@@ -30,6 +30,7 @@ mod plan;
 mod request;
 mod sources;
 mod switches;
+mod used;
 mod user;
 
 use std::fs::{self, DirBuilder};
@@ -50,6 +51,7 @@ pub use self::find::{ImageState, Restarted, Seen, Sight, Survivor, Swept};
 pub(crate) use self::find::{about, noted_process};
 pub use self::inspection::Difference;
 pub use self::pen::{Pen, StartError};
+pub(crate) use self::used::used;
 
 use self::engine::{Engine, Patience};
 use self::meeting::{Life, MeetingPlace, Met, Watch};
@@ -169,6 +171,8 @@ impl DockerBackend {
         self.check_abilities(spec)?;
         let supervisor = self.supervisor_file()?;
         let sources = Sources::open(spec, &supervisor)?;
+        // Before there is anything to lose: a registry that is rebuilt asks every engine that ever got something.
+        used::note(&self.home, &self.endpoint)?;
         let place = MeetingPlace::make(&self.home.join("run"), &self.owner()?)?;
         let inside = place.inside();
         let ours = OurMounts { supervisor: &supervisor, meeting_place: &inside };

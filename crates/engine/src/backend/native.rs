@@ -130,10 +130,15 @@ pub enum StartFailure {
     Facts(Vec<Mismatch>),
     #[error("the setup command could not be run")]
     Setup(#[source] CallError),
-    #[error("the setup command failed: {0}")]
-    SetupFailed(String),
+    #[error("the setup command failed: {how}{}", said_by(.said))]
+    SetupFailed { how: String, said: String },
     #[error("the pen cannot be written down, so it was ended")]
     Witness(#[source] WitnessError),
+}
+
+/// What a setup command wrote before it failed, to be appended.
+pub(super) fn said_by(said: &str) -> String {
+    if said.is_empty() { String::new() } else { format!(": {said}") }
 }
 
 pub(super) fn list(mismatches: &[Mismatch]) -> String {
@@ -193,7 +198,7 @@ impl Pen {
         let fill = || {
             let blueprint = plan::draw(request)?;
             while ahead.count(request, &blueprint) < count {
-                let proven = prove(request, &blueprint, ahead.maker()?)?;
+                let proven = prove_with(request, &blueprint, ahead.maker()?)?;
                 ahead.keep(request, blueprint.clone(), proven);
             }
             Ok(())
@@ -330,10 +335,26 @@ fn start(request: &Request<'_>, ahead: &Ahead, witness: Witness<'_>) -> Result<P
     let blueprint = plan::draw(request)?;
     let proven = match (ahead.take(request, &blueprint), maker) {
         (Some(proven), _) => proven,
-        (None, Some(maker)) => prove(request, &blueprint, maker)?,
-        (None, None) => prove(request, &blueprint, ahead.maker()?)?,
+        (None, Some(maker)) => prove_with(request, &blueprint, maker)?,
+        (None, None) => prove_with(request, &blueprint, ahead.maker()?)?,
     };
-    finish(request, proven, witness)
+    let pen = finish(request, proven, witness)?;
+    ahead.given(request.name);
+    Ok(pen)
+}
+
+/// The same as [`prove`]. A maker that waited may have been ended by somebody; then another makes the pen.
+fn prove_with(
+    request: &Request<'_>,
+    blueprint: &Blueprint,
+    maker: Maker,
+) -> Result<Proven, StartFailure> {
+    match prove(request, blueprint, maker) {
+        Err(StartFailure::Maker(StartPenError::Vanished)) => {
+            prove(request, blueprint, Maker::start()?)
+        }
+        proven => proven,
+    }
 }
 
 /// Makes a pen from its plan and compares it with what was asked for.
@@ -367,10 +388,11 @@ fn prove(
     };
     faults::reached("native.made");
     let cgroup = plan::cgroup_limits(running.leaf.as_ref(), running.pid)?;
-    let mut channel = made.stream.connect(running.pid)?;
-    let look = || Ok((facts::outside(running.pid)?, facts::own_namespaces()?));
-    let (report, looked) = channel.facts_meanwhile(look).map_err(StartFailure::Report)?;
-    let (outside, host_namespaces) = looked.map_err(StartFailure::Observe)?;
+    // While the pen looks at itself, which it was asked for before it was made.
+    let (outside, host_namespaces) = (facts::outside(running.pid)?, facts::own_namespaces()?);
+    let (channel, report) = made.asked.answers()?;
+    let report = report.map_err(StartFailure::Report)?;
+    drop(made.apart);
     let inside = facts::inside(&report)?;
     let [user, ..] = outside.status.uids;
     let observed = Observed { host_namespaces, outside: Some(outside), cgroup, inside };

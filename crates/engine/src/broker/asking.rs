@@ -104,12 +104,7 @@ fn approval(
     too_long("working directory", ask.cwd, MAX_COMMAND)?;
     let text = plan.as_ref().map(serde_json::to_string).transpose().map_err(json_error)?;
     too_long("plan", text.as_deref().unwrap_or_default(), MAX_PLAN)?;
-    let agent_process = match ask.asker.agent_process {
-        None => None,
-        Some(pid) => process_identity::listed(pid)
-            .map_err(|cause| BrokerError::Io { what: "look at the agent's process", cause })?
-            .map(|found| (pid, found.start_time)),
-    };
+    let agent_process = agent_process(&ask.asker)?;
     let short = |reason: &String| reason.chars().take(MAX_REASON).collect();
     Ok(Approval {
         id: Id(random::uuid()),
@@ -138,6 +133,14 @@ fn approval(
             .map_err(|cause| BrokerError::Io { what: "name this process", cause })?,
         agent_process,
     })
+}
+
+/// The agent's process: number and start.
+pub(super) fn agent_process(asker: &Asker<'_>) -> Result<Option<(u32, u64)>, BrokerError> {
+    let Some(pid) = asker.agent_process else { return Ok(None) };
+    let found = process_identity::listed(pid)
+        .map_err(|cause| BrokerError::Io { what: "look at the agent's process", cause })?;
+    Ok(found.map(|found| (pid, found.start_time)))
 }
 
 fn json_error(error: serde_json::Error) -> BrokerError {

@@ -2,13 +2,15 @@
 //! that asks for an agent.
 //!
 //! A command that an agent was allowed to run on the host, and a tool that its program starts by
-//! itself, could call `clawpen approvals resolve`. Both are descendants of a process that we know. One
-//! that lets go of its parents is not seen here; whoever runs as the owner of the state directory can
-//! write to it anyway, and SECURITY.md says so.
+//! itself, could call `clawpen approvals resolve`, for its own session or for another's. Both are descendants of a
+//! process that we know: whoever asks, the keeper of a program on the host (which a program cannot slip from by
+//! letting go of its parents), or the client of an MCP door. A client's own tool that lets go of its parents is not
+//! seen here; whoever runs as the owner of the state directory can write to it anyway, and SECURITY.md says so.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 
 use clawpen_rules::approval::resolver::{Place, Resolver, Speaker};
 
@@ -45,7 +47,7 @@ impl Broker<'_> {
         let Ok(namespace) = fs::metadata(format!("/proc/{pid}/ns/pid")) else {
             return Ok(Place::Unknown);
         };
-        let (askers, namespaces) = self.database.read(|sql| {
+        let (mut askers, namespaces) = self.database.read(|sql| {
             let mut askers = BTreeSet::new();
             let mut namespaces = BTreeSet::new();
             let all = [row::pending(sql)?, row::unused(sql)?, row::running(sql)?];
@@ -60,8 +62,51 @@ impl Broker<'_> {
         if own != MACHINE && namespaces.iter().any(|asker| *asker != own) {
             return Ok(Place::Sandbox);
         }
+        askers.extend(clients());
         Ok(below(pid, from, &askers))
     }
+}
+
+/// The processes that MCP doors were started by. Over HTTP there is none: whoever opens such a door is no agent.
+fn clients() -> Vec<(u32, u64)> {
+    let Ok(listed) = fs::read_dir("/proc") else { return Vec::new() };
+    let own = program_of(std::process::id());
+    let pids = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let parents = pids.filter_map(|pid| {
+        let words = words_of(pid)?;
+        let has = |wanted: &str| words.iter().skip(1).any(|word| word == wanted);
+        let name = words.first()?.rsplit('/').next()?;
+        let is_ours = name == "clawpen" || (own.is_some() && own == program_of(pid));
+        let is_door = is_ours && has("mcp") && !has("install");
+        let is_http = words.iter().any(|word| word == "--http" || word.starts_with("--http="));
+        let parent = process_identity::listed(pid).ok()??.parent;
+        // Everybody is below the first process.
+        if !is_door || is_http || parent <= 1 {
+            return None;
+        }
+        Some((parent, process_identity::listed(parent).ok()??.start_time))
+    });
+    parents.collect()
+}
+
+/// The file that a process runs.
+fn program_of(pid: u32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// The words that a process was started with.
+fn words_of(pid: u32) -> Option<Vec<String>> {
+    let text = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let words =
+        text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+    Some(words.collect())
+}
+
+/// Says whether a process keeps a program that a door runs on the host.
+fn is_keeper(pid: u32) -> bool {
+    let is_ours = program_of(pid)
+        .is_some_and(|path| path.to_string_lossy().starts_with("/memfd:clawpen-supervisor"));
+    is_ours && words_of(pid).is_some_and(|words| words.get(1).is_some_and(|word| word == "keep"))
 }
 
 /// Walks up from a process to the first one. A parent that ends while we look hands its children to
@@ -75,7 +120,7 @@ fn walk(pid: u32, from: From, askers: &BTreeSet<(u32, u64)>) -> Option<Place> {
     for step in 0..MOST_PARENTS {
         let found = process_identity::listed(next).ok()??;
         let counts = step > 0 || matches!(from, From::Itself(_));
-        if counts && askers.contains(&(next, found.start_time)) {
+        if counts && (askers.contains(&(next, found.start_time)) || is_keeper(next)) {
             return Some(Place::UnderAsker { pid: next });
         }
         if found.parent == 0 {

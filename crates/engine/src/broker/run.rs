@@ -2,17 +2,32 @@
 
 use std::time::Instant;
 
-use clawpen_os::process::ExitStatus;
+use clawpen_os::process::{ExitStatus, Signal};
 use clawpen_rules::approval::answer::{Denied, Settled};
 use clawpen_rules::approval::run_form::Frozen;
 use clawpen_rules::command::{PlanHash, ProgramFiles};
 
+use super::asking::{self, Ask};
 use super::row::{self, Approval, Id, Outcome, State};
 use super::{Broker, BrokerError, settle};
 use crate::audit::{self, Ending, Verdict};
 use crate::faults;
-use crate::host_exec::{self, End, Finished, Limits, RunError};
+use crate::host_exec::{self, End, Finished, Limits, Observer, RunError};
 use crate::registry::{Holder, Liveness};
+
+/// What a run is done with.
+pub struct Means<'a> {
+    /// Says which scripts an agent could rewrite.
+    pub files: &'a dyn ProgramFiles,
+    pub limits: Limits,
+    pub observer: &'a mut dyn Observer,
+}
+
+impl std::fmt::Debug for Means<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Means").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
 
 /// What came of a run.
 #[derive(Debug)]
@@ -55,18 +70,13 @@ fn chain(error: &RunError) -> String {
 impl Broker<'_> {
     /// Runs the plan of an approval that was allowed. Every file and the directory are compared with
     /// the plan right before; a difference refuses, and the approval is used up all the same.
-    pub fn run(
-        &self,
-        id: &Id,
-        frozen: &Frozen,
-        files: &dyn ProgramFiles,
-        limits: Limits,
-    ) -> Result<Ran, BrokerError> {
+    pub fn run(&self, id: &Id, frozen: &Frozen, means: Means<'_>) -> Result<Ran, BrokerError> {
         if let Err(why) = self.claim(id, Some(frozen.plan.hash()))? {
             return Ok(Ran::Refused(why));
         }
         let start = Instant::now();
-        let ran = host_exec::run(&frozen.plan, files, limits);
+        let Means { files, limits, observer } = means;
+        let ran = host_exec::run(&frozen.plan, files, limits, observer);
         faults::reached("broker.ran");
         let now = self.clock.now();
         self.database.write(|sql| {
@@ -88,7 +98,7 @@ impl Broker<'_> {
             call.ending = ending;
             call.duration = start.elapsed();
             if let Ok(finished) = &ran {
-                call.bytes_out = (finished.output.len() + finished.errors.len()) as u64;
+                call.bytes_out = finished.written;
             }
             audit::append_call(sql, &call, now.wall)?;
             Ok::<_, BrokerError>(())
@@ -116,6 +126,10 @@ impl Broker<'_> {
                 return Ok::<_, BrokerError>(Err(why));
             }
             settle::set_state(sql, &approval, State::Running, None)?;
+            // What is not recorded does not start.
+            let reason = format!("starts: {}{}", whose(&approval), plan_name(plan));
+            let call = approval.record(approval.door, ran_verdict(&approval), &reason);
+            audit::append_call(sql, &call, now.wall)?;
             Ok(Ok(()))
         })?;
         faults::reached("broker.claimed");
@@ -123,16 +137,17 @@ impl Broker<'_> {
     }
 
     /// Writes down how something ended that was [claimed](Self::claim) and run in its own way.
-    pub fn finish(&self, id: &Id, ending: Ending) -> Result<(), BrokerError> {
+    /// `None`: it goes on, and somebody else sees its end.
+    pub fn finish(&self, id: &Id, ending: Option<Ending>) -> Result<(), BrokerError> {
         let now = self.clock.now();
         self.database.write(|sql| {
             let approval = row::by_id(sql, id)?;
             if approval.state != State::Running {
                 return Ok(());
             }
-            settle::set_state(sql, &approval, State::Ended, Some(ending))?;
+            settle::set_state(sql, &approval, State::Ended, ending)?;
             let mut call = approval.record(approval.door, ran_verdict(&approval), "it ran");
-            call.ending = Some(ending);
+            call.ending = ending;
             audit::append_call(sql, &call, now.wall)?;
             Ok(())
         })
@@ -170,6 +185,50 @@ impl Broker<'_> {
     }
 }
 
+impl Broker<'_> {
+    /// Takes over a question about exactly this plan, of the same session and client, whose door died while it waited:
+    /// whoever comes back with the same command need not ask a person twice. `None` if there is none.
+    pub fn adopt(&self, ask: &Ask<'_>) -> Result<Option<Id>, BrokerError> {
+        let Some(frozen) = ask.plan else { return Ok(None) };
+        let this =
+            Holder::this().map_err(|cause| BrokerError::Io { what: "name this process", cause })?;
+        let now = self.clock.now();
+        let is_left = |approval: &Approval| {
+            approval.session.as_deref() == ask.session
+                && approval.agent == *ask.agent
+                && approval.door == ask.asker.door
+                && approval.client.as_deref() == ask.asker.client
+                && is_plan(approval, frozen.plan.hash())
+                && approval.holder.liveness() == Liveness::Dead
+        };
+        let agent_process = asking::agent_process(&ask.asker)?;
+        self.database.write(|sql| {
+            settle::sweep(sql, &now)?;
+            let left = [row::pending(sql)?, row::unused(sql)?];
+            let Some(left) = left.iter().flatten().find(|approval| is_left(approval)) else {
+                return Ok(None);
+            };
+            sql.run(
+                "UPDATE approvals SET pid = ?2, start_time = ?3, boot_id = ?4, pid_namespace = ?5,
+                    agent_pid = ?6, agent_start_time = ?7 WHERE id = ?1",
+                (
+                    left.id.as_str(),
+                    this.pid,
+                    this.start_time,
+                    &this.boot_id,
+                    this.pid_namespace,
+                    agent_process.map(|(pid, _)| pid),
+                    agent_process.map(|(_, start)| start),
+                ),
+            )?;
+            let reason = "its door was started again and goes on waiting";
+            let call = left.record(left.door, Verdict::Asked, reason);
+            audit::append_call(sql, &call, now.wall)?;
+            Ok(Some(left.id.clone()))
+        })
+    }
+}
+
 /// Says whether an approval may be used by this process for this plan.
 fn check(approval: &Approval, plan: Option<PlanHash>, this: &Holder) -> Result<(), NotRun> {
     match approval.outcome() {
@@ -201,11 +260,21 @@ fn ran_verdict(approval: &Approval) -> Verdict {
     if approval.word.is_some() { Verdict::Approved } else { Verdict::Allowed }
 }
 
-fn ran_reason(approval: &Approval, finished: &Finished) -> String {
-    let whose = match (&approval.word, &approval.resolver) {
+/// Whose word lets it run.
+fn whose(approval: &Approval) -> String {
+    match (&approval.word, &approval.resolver) {
         (Some(word), Some(by)) => format!("{} by {by}", word.as_str()),
         (Some(_) | None, _) => format!("unanswered, askFallback {}", approval.fallback),
-    };
+    }
+}
+
+fn plan_name(plan: Option<PlanHash>) -> String {
+    let hash = plan.map(|hash| hash.to_string()).unwrap_or_default();
+    hash.get(..12).map(|start| format!(" (plan {start})")).unwrap_or_default()
+}
+
+fn ran_reason(approval: &Approval, finished: &Finished) -> String {
+    let whose = whose(approval);
     match finished.changed.len() {
         0 => format!("ran: {whose}"),
         count => format!("ran: {whose}; {count} of its files changed meanwhile"),
@@ -216,6 +285,7 @@ fn ran_reason(approval: &Approval, finished: &Finished) -> String {
 pub(crate) fn ending(finished: &Finished) -> Ending {
     match finished.end {
         End::TimedOut => Ending::TimedOut,
+        End::Stopped => Ending::Signal(Signal::KILL.get()),
         End::Status(ExitStatus::Code(code)) => Ending::Exit(code.into()),
         End::Status(ExitStatus::Signal(signal)) => Ending::Signal(signal.get()),
     }

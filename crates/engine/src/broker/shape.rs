@@ -2,6 +2,7 @@
 //! one is not forgotten here.
 
 use clawpen_rules::approval::answer::Word;
+use clawpen_rules::approval::resolver::RunPlace;
 use clawpen_rules::approval::run_form::{Form, Frozen};
 use clawpen_rules::command::{PinnedFile, Step, escape};
 use clawpen_wire::approvals as wire;
@@ -67,7 +68,11 @@ impl Approval {
                 command_argv: first.filter(|_| is_one).map(|step| step.argv.clone()),
                 env_keys: plan.as_ref().map(|plan| plan.environment.clone()).unwrap_or_default(),
                 cwd: cwd.clone(),
-                host: "gateway".to_owned(),
+                host: match self.place() {
+                    RunPlace::Host => "gateway",
+                    RunPlace::Sandbox => "sandbox",
+                }
+                .to_owned(),
                 security: security.as_str().to_owned(),
                 ask: ask.as_str().to_owned(),
                 agent_id: agent.to_string(),

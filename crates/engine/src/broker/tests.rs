@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clawpen_rules::approval::Coverage;
 use clawpen_rules::approval::answer::{Denied, Looks, Settled, Word};
-use clawpen_rules::approval::resolver::{McpWord, Place, Resolver, Speaker, WhyNot};
+use clawpen_rules::approval::resolver::{Elicitation, McpWord, Place, Resolver, Speaker, WhyNot};
 use clawpen_rules::exec_host::Security;
 
 use super::place::From as Start;
@@ -219,7 +219,8 @@ fn b23_an_agent_is_not_heard_and_that_is_recorded() {
     let broker = world.broker();
     let id = broker.request(&world.ask("true")).unwrap();
     let agent = Speaker::Agent { session: "agent:main:main".to_owned() };
-    let model = Speaker::McpClient { client: "editor".to_owned(), word: McpWord::Called };
+    let (client, goes) = ("editor".to_owned(), Elicitation::Host);
+    let model = Speaker::McpClient { client, word: McpWord::Called, goes };
     for (speaker, place, why) in [
         (agent, Place::Host, WhyNot::Agent),
         (model, Place::Connection, WhyNot::Agent),
@@ -339,18 +340,22 @@ fn the_chain_tells_who_asked_who_answered_and_what_ran_but_not_the_words() {
         .collect();
     let found: Vec<(&str, &str)> =
         calls.iter().map(|call| (call.verdict.as_str(), call.reason.as_str())).collect();
+    let plan = &frozen.plan.hash().to_string()[..12];
+    let starts = format!("starts: allow-once by user 0 at the command line (plan {plan})");
     assert_eq!(
         found,
         [
             ("asked", "no entry matches `…` with …"),
             ("approved", "allow-once by user 0 at the command line"),
+            // Before anything has started.
+            ("approved", starts.as_str()),
             ("approved", "ran: allow-once by user 0 at the command line"),
             ("asked", "it is asked about"),
             ("denied", "nobody answered within 120 s and askFallback is deny: approval-timeout"),
         ]
     );
-    assert_eq!(calls[2].ending, Some(Ending::Exit(0)));
-    assert!(calls.iter().take(3).all(|call| call.call == id.as_str()));
+    assert_eq!((calls[2].ending, calls[3].ending), (None, Some(Ending::Exit(0))));
+    assert!(calls.iter().take(4).all(|call| call.call == id.as_str()));
     assert!(world.database.audit().verify(None).unwrap().is_whole());
 }
 
@@ -394,4 +399,37 @@ fn a_clock_that_is_set_ends_no_question_early_and_none_late() {
     world.clock.set_wall(1);
     world.clock.pass(Duration::from_secs(120));
     assert!(broker.wait_for(&id, Duration::ZERO).unwrap().is_some());
+}
+
+#[test]
+fn a_question_whose_door_died_is_taken_over_by_the_same_client_with_the_same_plan() {
+    let world = World::new();
+    let broker = world.broker();
+    let (frozen, other) = (world.frozen("true"), world.frozen("false"));
+    let asker = |client| Asker { door: Door::Mcp, client: Some(client), agent_process: None };
+    let ask = Ask { plan: Some(&frozen), asker: asker("editor"), ..world.ask("true") };
+    let id = broker.request(&ask).unwrap();
+    // Whoever asked lives: nobody takes anything over.
+    assert_eq!(broker.adopt(&ask).unwrap(), None);
+    let dead = "UPDATE approvals SET pid = 4000000, start_time = 1";
+    world.database.write(|sql| sql.run(dead, []).map(drop)).unwrap();
+    for not_the_same in [
+        Ask { plan: Some(&other), ..ask.clone() },
+        Ask { plan: None, ..ask.clone() },
+        Ask { session: Some("agent:main:other"), ..ask.clone() },
+        Ask { asker: asker("other"), ..ask.clone() },
+    ] {
+        assert_eq!(broker.adopt(&not_the_same).unwrap(), None, "{not_the_same:?}");
+    }
+    counts(&broker.resolve(id.as_str(), Word::AllowOnce, &person()).unwrap());
+    assert_eq!(broker.adopt(&ask).unwrap(), Some(id.clone()));
+    assert!(matches!(world.run(&id, &frozen), Ran::Finished(_)));
+    world.database.write(|sql| sql.run(dead, []).map(drop)).unwrap();
+    assert_eq!(broker.adopt(&ask).unwrap(), None);
+    // A yes that nobody came for in time is void.
+    let late = broker.request(&ask).unwrap();
+    world.database.write(|sql| sql.run(dead, []).map(drop)).unwrap();
+    counts(&broker.resolve(late.as_str(), Word::AllowOnce, &person()).unwrap());
+    world.clock.pass(Duration::from_secs(60));
+    assert_eq!(broker.adopt(&ask).unwrap(), None);
 }

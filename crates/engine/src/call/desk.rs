@@ -11,6 +11,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use clawpen_rules::approval::answer::Word;
+use clawpen_rules::approval::resolver::{McpWord, Place, Resolver, Speaker};
 use clawpen_rules::config::Config;
 use clawpen_rules::elevated::Sender;
 use clawpen_rules::ids::AgentId;
@@ -18,17 +20,21 @@ use clawpen_rules::session::key::SessionKey;
 use clawpen_rules::tool_policy::Layers;
 use clawpen_rules::tools::place::Reach;
 use clawpen_rules::tools::{BuiltTool, FileTool};
-use clawpen_wire::supervisor::{FileKind, Listing, Place};
+use clawpen_wire::supervisor::{FileKind, Listing, Place as FilePlace};
 use serde_json::Value;
 
+use super::ask::{Pending, Waiters};
 use super::failure::ToolCallError;
 use super::ready::{Missing, Ready, Sessions};
 use super::runs::Runs;
+use super::stock::Stock;
 use super::stop::Stop;
-use super::{About, Keeping, Prepared, Tally, Target, exec, policy, process, record};
+use super::{About, Keeping, Prepared, Tally, Target, exec, fetch, policy, process, record};
 use crate::audit::{Door, Verdict};
+use crate::broker::Resolved;
 use crate::config_store::{self, Store};
 use crate::tools::{Answer, Settings, ToolError, Tools};
+use crate::web::Cache;
 use crate::yard::Yard;
 
 /// Yards kept open for the next calls.
@@ -42,8 +48,12 @@ pub struct Who {
     pub backend: Option<String>,
     /// The channel of `tools.elevated.allowFrom` that speaks of this door.
     pub provider: &'static str,
-    /// What the door knows of the caller by itself. What a caller says of itself is a name, never an id.
+    /// What the door knows of the caller by itself: a user, a credential. What a caller says of itself is not in here.
     pub sender: Sender,
+    /// What the client calls itself. A label for people, and proof of nothing.
+    pub client: Option<String>,
+    /// The process that the agent runs in, if the door knows it: whatever it starts is no person.
+    pub agent_process: Option<u32>,
 }
 
 impl Who {
@@ -75,6 +85,9 @@ impl std::fmt::Debug for ToolRequest<'_> {
 pub trait Watch {
     /// The command wrote this. Must not block for long: the command then blocks too.
     fn output(&mut self, bytes: &[u8]);
+
+    /// A person is asked first. Said once; the call waits meanwhile.
+    fn asked(&mut self, _pending: &Pending) {}
 }
 
 /// Sees nothing.
@@ -94,6 +107,10 @@ pub struct Desk {
     yards: Mutex<Vec<Yard>>,
     sessions: Sessions,
     runs: Runs,
+    pages: Cache,
+    waiters: Waiters,
+    /// After the yards, which share its pens.
+    stock: Stock,
 }
 
 #[derive(Debug)]
@@ -111,6 +128,10 @@ pub(super) struct Turn<'a> {
     pub(super) prepared: &'a Prepared,
     pub(super) layers: &'a Layers,
     pub(super) runs: &'a Runs,
+    pub(super) pages: &'a Cache,
+    pub(super) waiters: &'a Waiters,
+    /// The config as it is at the moment of asking.
+    pub(super) reload: &'a dyn Fn() -> Result<Store, ToolCallError>,
     pub(super) door: Door,
 }
 
@@ -129,10 +150,8 @@ impl<'a> Turn<'a> {
 
     /// Whose background commands these are.
     pub(super) fn owner(&self) -> String {
-        match self.session() {
-            Some(key) => key.to_owned(),
-            None => format!("agent:{}", self.agent()),
-        }
+        // Two agents may have sessions of the same name.
+        format!("{} {}", self.agent(), self.session().unwrap_or_default())
     }
 
     pub(super) fn session(&self) -> Option<&str> {
@@ -148,7 +167,7 @@ impl<'a> Turn<'a> {
             | ToolCallError::Elevated(_)
             | ToolCallError::Exec(_)
             | ToolCallError::Arguments(_) => Verdict::Refused,
-            ToolCallError::NeedsApproval(_) => Verdict::Denied,
+            ToolCallError::NotApproved(_) => Verdict::Denied,
             _ => Verdict::Failed,
         };
         let about = About { door: self.door, tool, keeping: Keeping::Scope };
@@ -176,13 +195,20 @@ impl Desk {
             yards: Mutex::default(),
             sessions: Sessions::default(),
             runs: Runs::default(),
+            pages: Cache::default(),
+            waiters: Waiters::default(),
+            stock: Stock::default(),
         }
     }
 
     /// The tools that a session is offered.
     pub fn offered(&self, who: &Who) -> Result<Vec<BuiltTool>, ToolCallError> {
         match self.sessions.get(who, || self.store()) {
-            Ok(ready) => Ok(policy::offered(&ready.layers)),
+            Ok(ready) => {
+                // Whoever asks is about to call.
+                self.stock.begins(&ready);
+                Ok(policy::offered(&ready.layers, &ready.store))
+            }
             Err(Missing::Config(error)) => Err(error),
             Err(Missing::Session(_, error)) => Err(error.into()),
         }
@@ -197,7 +223,7 @@ impl Desk {
     pub fn files(&self, who: &Who, most: usize) -> Result<Vec<String>, ToolCallError> {
         self.at(who, |turn| {
             turn.admit(FileTool::List)?;
-            let top = Place::Below { root: 0, path: ".".into() };
+            let top = FilePlace::Below { root: 0, path: ".".into() };
             let done = super::run(turn.yard, turn.prepared, &turn.about("ls"), |open, _| {
                 open.sandbox()
                     .channel()
@@ -213,7 +239,7 @@ impl Desk {
     pub fn file(&self, who: &Who, path: &str, most: u64) -> Result<Option<Vec<u8>>, ToolCallError> {
         self.at(who, |turn| {
             turn.admit(FileTool::Read)?;
-            let place = Place::Below { root: 0, path: path.into() };
+            let place = FilePlace::Below { root: 0, path: path.into() };
             let done = super::run(turn.yard, turn.prepared, &turn.about("read"), |open, tally| {
                 let mut bytes = Vec::new();
                 let channel = open.sandbox().channel()?;
@@ -223,6 +249,19 @@ impl Desk {
             })?;
             let bytes = done.value.map_err(ToolCallError::sandbox("read the file"))?;
             Ok((bytes.len() as u64 <= most).then_some(bytes))
+        })
+    }
+
+    /// An answer to a question of this client's own call, passed on by the client. Whether it counts is decided as for
+    /// every other door.
+    pub fn answer(&self, who: &Who, id: &str, word: Word) -> Result<Resolved, ToolCallError> {
+        self.at(who, |turn| {
+            let client = turn.who.client.clone().unwrap_or_default();
+            let goes = turn.prepared.own.approvals.elicitation.value;
+            let speaker = Speaker::McpClient { client, word: McpWord::Elicited, goes };
+            let resolver = Resolver { speaker, place: Place::Connection };
+            let approvals = turn.approvals();
+            Ok(turn.broker(&approvals).resolve(id, word, &resolver)?)
         })
     }
 
@@ -245,6 +284,10 @@ impl Desk {
         done
     }
 
+    pub(super) const fn door(&self) -> Door {
+        self.door
+    }
+
     pub(super) fn store(&self) -> Result<Store, ToolCallError> {
         Ok(match &self.config {
             ConfigPlace::Process => config_store::open()?,
@@ -256,7 +299,9 @@ impl Desk {
         let kept = self.yards.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match kept {
             Some(yard) if yard.state_dir == store.locations.state_dir => Ok(yard),
-            Some(_) | None => Ok(Yard::open(&store.locations.state_dir)?),
+            Some(_) | None => {
+                Ok(Yard::open_beside(&store.locations.state_dir, self.stock.engines())?)
+            }
         }
     }
 
@@ -285,8 +330,15 @@ impl Desk {
             }
         };
         let Ready { store, prepared, layers, .. } = &*ready;
-        let (runs, door) = (&self.runs, self.door);
-        self.with_yard(store, |yard| job(&Turn { who, store, yard, prepared, layers, runs, door }))
+        let (runs, pages, waiters, door) = (&self.runs, &self.pages, &self.waiters, self.door);
+        let reload = &|| self.store();
+        let done = self.with_yard(store, |yard| {
+            job(&Turn { who, store, yard, prepared, layers, runs, pages, waiters, reload, door })
+        });
+        if done.is_ok() {
+            self.stock.called(&ready);
+        }
+        done
     }
 }
 
@@ -318,6 +370,7 @@ impl Turn<'_> {
             BuiltTool::File(tool) => self.file_tool(tool, request.arguments),
             BuiltTool::Exec => exec::run(self, request),
             BuiltTool::Process => process::run(self, request),
+            BuiltTool::WebFetch => fetch::run(self, request),
         }
     }
 
@@ -341,7 +394,7 @@ impl Turn<'_> {
                 count(&answer, tally);
                 answer
             })?;
-        Ok(done.value?)
+        Ok(done.value?.noting(done.how.as_ref()))
     }
 
     /// `workspaceOnly` of a section: the agent's, else the global one, else what is built in.

@@ -1,4 +1,4 @@
-//! `exec`: one command, in the session's sandbox. What the config sends to the host is refused or asked about.
+//! `exec`: one command, in the session's sandbox, or on the host where the rules send it there (`host.rs`).
 //!
 //! In the sandbox a command is started as one that outlives its connection, then followed: whoever waits too long gets a
 //! name to come back with, and whoever leaves takes the command with them. Where `process` is closed, the command is
@@ -8,12 +8,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clawpen_rules::approval::Decision;
 use clawpen_rules::approval::in_sandbox::InSandbox;
 use clawpen_rules::approval::settings::ExecSettings;
 use clawpen_rules::container::exec::{Elevation as Unelevated, ExecPlace, ExecRequest, ExecSpec};
 use clawpen_rules::elevated;
-use clawpen_rules::elevated::level::{self, ChosenLevel, Elevation};
+use clawpen_rules::elevated::level::{self, CallWish, ChosenLevel, Elevation};
 use clawpen_rules::posix;
 use clawpen_rules::tools::BuiltTool;
 use clawpen_rules::tools::arguments::{self, ExecCall, Terminal};
@@ -24,13 +23,14 @@ use clawpen_wire::supervisor::{
 };
 use serde_json::json;
 
-use super::desk::{ToolRequest, Turn, Watch};
-use super::failure::{NeedsApproval, ToolCallError};
+use super::desk::{ToolRequest, Turn, Watch, Who};
+use super::failure::ToolCallError;
 use super::runs::Run;
 use super::stop::{Bell, Rung, Stop};
-use super::{Tally, ask, policy};
+use super::{Prepared, Tally, ask, host, policy};
 use crate::channel::{AttachEnd, Channel, Command, ExecIo, Order};
-use crate::exec_question::{self, CallFacts, CommandQuestion, DoorSandbox, HostAnswer, Outcome};
+use crate::config_store::Store;
+use crate::exec_question::{self, CallFacts, CommandQuestion, DoorSandbox, Outcome};
 use crate::explain::Question;
 use crate::host_files::RealFiles;
 use crate::registry::Identity;
@@ -55,12 +55,13 @@ pub(super) fn run(turn: &Turn<'_>, request: &mut ToolRequest<'_>) -> Result<Answ
     };
     let call = arguments::parse_exec(&tools_json::arguments(request.arguments))
         .map_err(|error| refused(error.into()))?;
-    let elevation = elevation(turn, &call).map_err(|error| refused(error.into()))?;
-    let workdir = call.workdir.as_deref().filter(|path| path.starts_with('/'));
+    let view = (turn.store, turn.prepared);
+    let elevation =
+        elevation(view, turn.who, call.aim.elevated).map_err(|error| refused(error.into()))?;
     let explanation = turn.prepared.explanation.clone();
     let question = CommandQuestion {
         text: &call.command,
-        cwd: workdir,
+        cwd: call.workdir.as_deref(),
         who: Question {
             agent: turn.who.agent.as_deref(),
             session: turn.who.session.as_deref(),
@@ -75,46 +76,31 @@ pub(super) fn run(turn: &Turn<'_>, request: &mut ToolRequest<'_>) -> Result<Answ
     };
     let answer = exec_question::ask_about(turn.store, explanation, &question)
         .map_err(|error| refused(error.into()))?;
-    match answer.outcome {
+    match &answer.outcome {
         Outcome::Sandbox { asks: InSandbox::Run { .. }, .. } => in_sandbox(turn, &call, request),
         Outcome::Sandbox { asks: asks @ InSandbox::Ask { .. }, .. } => {
-            let needed = NeedsApproval {
-                command: call.command.clone(),
-                cwd: turn.prepared.workdir().to_owned(),
-                host: "sandbox",
-                reasons: vec![asks.to_string()],
-                changes: Vec::new(),
+            // The broker records what came of its question; what it could not ask is recorded here.
+            let id = match ask::in_sandbox(turn, (&call, question), request, asks) {
+                Ok(id) => id,
+                Err(error @ (ToolCallError::NotApproved(_) | ToolCallError::Cancelled)) => {
+                    return Err(error);
+                }
+                Err(error) => return Err(refused(error)),
             };
-            ask::ask(needed).map_err(refused)?;
-            in_sandbox(turn, &call, request)
+            let done = in_sandbox(turn, &call, request);
+            let code = done.as_ref().ok().and_then(|done| done.details["exitCode"].as_i64());
+            let code = code.and_then(|code| i32::try_from(code).ok());
+            ask::ended(turn, &id, code.map(crate::audit::Ending::Exit))?;
+            done
         }
         Outcome::ToolClosed { reason, changes } => {
-            Err(refused(ToolCallError::Denied(with_changes(reason, &changes))))
+            Err(refused(ToolCallError::Denied(with_changes(reason.clone(), changes))))
         }
         Outcome::Refused { refusal, change } => {
-            Err(refused(ToolCallError::Denied(with_changes(refusal.to_string(), &[change]))))
+            let changes = std::slice::from_ref(change);
+            Err(refused(ToolCallError::Denied(with_changes(refusal.to_string(), changes))))
         }
-        Outcome::Host(host) => Err(refused(on_host(&call, &host, &answer.cwd))),
-    }
-}
-
-/// A command that the config sends out of the sandbox. This line runs nothing there: it could neither end such a command
-/// nor wait for a person.
-fn on_host(call: &ExecCall, host: &HostAnswer, cwd: &str) -> ToolCallError {
-    let denied = |reason: String| ToolCallError::Denied(with_changes(reason, &host.changes));
-    match &host.decision {
-        Decision::Refuse(reason) => denied(reason.to_string()),
-        Decision::Ask(reasons) => ToolCallError::NeedsApproval(Box::new(NeedsApproval {
-            command: call.command.clone(),
-            cwd: cwd.to_owned(),
-            host: "gateway",
-            reasons: reasons.iter().map(ToString::to_string).collect(),
-            changes: host.changes.clone(),
-        })),
-        Decision::Run(reason) => ToolCallError::Denied(format!(
-            "the command may run on the host ({reason}), but tools of agents run nothing there yet; take `tools.exec.host` \
-             out of the config, and it runs in the sandbox"
-        )),
+        Outcome::Host(_) => host::run(turn, (&call, question), answer, request),
     }
 }
 
@@ -129,15 +115,25 @@ pub(super) fn with_changes(reason: String, changes: &[String]) -> String {
 }
 
 /// Whether the call leaves the sandbox because a person let its session out. The door says who speaks; what the caller
-/// says of itself is only ever a name.
-fn elevation(turn: &Turn<'_>, call: &ExecCall) -> Result<Elevation, level::ElevationRefused> {
-    let session = turn.prepared.explanation.session.key().and_then(|key| {
-        let record = turn.store.locations.session_store(turn.config(), turn.agent());
-        session_store::elevated_level(std::path::Path::new(&record), key)
-    });
-    let gates = elevated::decide(turn.config(), turn.agent(), turn.who.provider, &turn.who.sender);
-    let chosen = ChosenLevel::resolve(turn.config(), session, None);
-    level::decide(&gates, &chosen, call.aim.elevated)
+/// says of itself opens nothing. What a session's record says was set at another door: it may hold back, not let out.
+pub(super) fn elevation(
+    (store, prepared): (&Store, &Prepared),
+    who: &Who,
+    wish: CallWish,
+) -> Result<Elevation, level::ElevationRefused> {
+    let config = &store.loaded.config;
+    let session = &prepared.explanation.session;
+    let record = store.locations.session_store(config, session.agent());
+    let stored = session
+        .key()
+        .and_then(|key| session_store::elevated_level(std::path::Path::new(&record), key));
+    let gates = elevated::decide(config, session.agent(), who.provider, &who.sender);
+    let configured = ChosenLevel::resolve(config, None, None);
+    let chosen = match stored {
+        Some(level) if level < configured.level => ChosenLevel::resolve(config, stored, None),
+        Some(_) | None => configured,
+    };
+    level::decide(&gates, &chosen, wish)
 }
 
 /// A command for the sandbox, with what its caller should know.
@@ -215,6 +211,14 @@ fn in_sandbox(
             return Err(error);
         }
     };
+    if planned.timing.wait.is_some() && turn.runs.is_full() {
+        let error = ToolCallError::Process(
+            "too many commands are in the background already; end some with `process`, then call again"
+                .to_owned(),
+        );
+        turn.stopped("exec", &error)?;
+        return Err(error);
+    }
     let done = super::run(turn.yard, turn.prepared, &turn.about("exec"), |open, tally| {
         let identity = open.identity().cloned();
         let channel =
@@ -227,7 +231,7 @@ fn in_sandbox(
             (None, _) | (_, None) => running.to_its_end(channel, request, tally),
         }
     })?;
-    done.value
+    done.value.map(|answer| answer.noting(done.how.as_ref()))
 }
 
 /// A command on its way.

@@ -7,12 +7,15 @@ use clawpen_rules::tools::process::keys::BadKey;
 
 use super::OpenError;
 use crate::audit::AuditError;
+use crate::broker::BrokerError;
 use crate::channel::CallError;
 use crate::config_store::StoreError;
 use crate::database::DatabaseError;
 use crate::error_text::chain;
 use crate::explain::QuestionError;
+use crate::host_call::HostCallError;
 use crate::tools::ToolError;
+use crate::web::FetchError;
 
 /// A call of a tool failed or was refused.
 #[derive(Debug, thiserror::Error)]
@@ -38,14 +41,20 @@ pub enum ToolCallError {
     #[error(transparent)]
     Tool(#[from] ToolError),
     #[error(transparent)]
+    Fetch(#[from] FetchError),
+    #[error(transparent)]
     Exec(#[from] ExecRefused),
     #[error(transparent)]
     Elevated(#[from] ElevationRefused),
     /// No host takes the command: why, and what would change that.
     #[error("exec denied: {0}")]
     Denied(String),
-    #[error("{0}")]
-    NeedsApproval(Box<NeedsApproval>),
+    #[error(transparent)]
+    NotApproved(Box<NotApproved>),
+    #[error(transparent)]
+    Host(#[from] HostCallError),
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
     #[error("cannot {what}")]
     Sandbox {
         what: &'static str,
@@ -64,31 +73,17 @@ pub enum ToolCallError {
     Watch(#[source] std::io::Error),
 }
 
-/// A command that a person must agree to first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NeedsApproval {
-    pub command: String,
-    pub cwd: String,
-    /// Where it would run.
-    pub host: &'static str,
-    pub reasons: Vec<String>,
-    /// What would let it run without asking.
-    pub changes: Vec<String>,
-}
-
-impl std::fmt::Display for NeedsApproval {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "exec denied: the command needs a person's approval (host={}, {}), and nobody can be asked here; it was not run",
-            self.host,
-            self.reasons.join("; ")
-        )?;
-        if !self.changes.is_empty() {
-            write!(f, ". To run it without asking: {}", self.changes.join(", or "))?;
-        }
-        Ok(())
-    }
+/// A command that a person was asked about, and that did not run.
+#[derive(Debug, thiserror::Error)]
+#[error("exec denied: {what} (approval {id}); {next}")]
+pub struct NotApproved {
+    /// The beginning of the approval's id, as the lists show it.
+    pub id: String,
+    /// What came of the question.
+    pub what: String,
+    /// What would help.
+    pub next: String,
+    pub code: &'static str,
 }
 
 impl ToolCallError {
@@ -102,17 +97,19 @@ impl ToolCallError {
     }
 
     /// A word for programs.
-    pub const fn code(&self) -> &'static str {
+    pub fn code(&self) -> &'static str {
         match self {
             Self::Config(_) | Self::Question(_) => "config",
-            Self::Database(_) | Self::Audit(_) => "state",
+            Self::Database(_) | Self::Audit(_) | Self::Host(_) | Self::Broker(_) => "state",
             Self::Open(_) | Self::Sandbox { .. } => "sandbox",
             Self::NoTool(_) => "no-tool",
             Self::Closed(_) => "policy",
             Self::Arguments(_) | Self::Key(_) | Self::Exec(_) => "arguments",
             Self::Tool(_) | Self::NoProcess { .. } | Self::Process(_) => "tool",
+            Self::Fetch(error) if error.is_refusal() => "denied",
+            Self::Fetch(_) => "fetch",
             Self::Elevated(_) | Self::Denied(_) => "denied",
-            Self::NeedsApproval(_) => "needs-approval",
+            Self::NotApproved(why) => why.code,
             Self::Cancelled => "cancelled",
             Self::Watch(_) => "internal",
         }

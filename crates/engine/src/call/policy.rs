@@ -4,9 +4,10 @@ use clawpen_rules::config::setting::{Layer, Origin};
 use clawpen_rules::explain::Configs;
 use clawpen_rules::session::Placement;
 use clawpen_rules::tool_policy::{
-    self, BlockReason, Layers, SandboxRefusal, Tool, Verdict, catalogue, sandbox_refusal,
+    self, Block, BlockReason, Layers, SandboxRefusal, Tool, Verdict, catalogue, sandbox_refusal,
 };
 use clawpen_rules::tools::BuiltTool;
+use clawpen_rules::web::limits;
 
 use super::Prepared;
 use super::failure::ToolCallError;
@@ -25,8 +26,17 @@ pub(super) fn layers(store: &Store, prepared: &Prepared) -> Layers {
 }
 
 /// The tools that are offered.
-pub(super) fn offered(layers: &Layers) -> Vec<BuiltTool> {
-    BuiltTool::all().filter(|tool| is_open(layers, *tool)).collect()
+pub(super) fn offered(layers: &Layers, store: &Store) -> Vec<BuiltTool> {
+    let open = BuiltTool::all().filter(|tool| is_open(layers, *tool));
+    open.filter(|tool| is_enabled(*tool, store)).collect()
+}
+
+/// Whether the config has the tool at all; a switch of its own, apart from the policy.
+fn is_enabled(tool: BuiltTool, store: &Store) -> bool {
+    match tool {
+        BuiltTool::WebFetch => limits::is_enabled(&store.loaded.config),
+        BuiltTool::File(_) | BuiltTool::Exec | BuiltTool::Process => true,
+    }
 }
 
 pub(super) fn is_open(layers: &Layers, tool: BuiltTool) -> bool {
@@ -42,7 +52,18 @@ pub(super) fn admit(
     let tool = Tool::core(name);
     let built = BuiltTool::parse(tool.name().as_str());
     let block = match tool_policy::decide(layers, &tool) {
-        Verdict::Allowed(_) => return built.ok_or_else(|| ToolCallError::NoTool(absent(&tool))),
+        Verdict::Allowed(_) => {
+            let built = built.ok_or_else(|| ToolCallError::NoTool(absent(&tool)))?;
+            if !is_enabled(built, store) {
+                let name = built.as_str();
+                let text = format!(
+                    "the tool `{name}` is switched off\nRule: `tools.web.fetch.enabled` is not true\nSmallest change: \
+                     `tools.web.fetch.enabled`: true"
+                );
+                return Err(ToolCallError::Closed(text));
+            }
+            return Ok(built);
+        }
         Verdict::Blocked(block) => block,
     };
     if built.is_none() && catalogue::find(tool.name().as_str()).is_none() {
@@ -62,12 +83,22 @@ pub(super) fn admit(
             },
         ),
     };
+    let mut text = closed(&tool, &block, (layers, store));
+    if let Some(more) = by_sandbox {
+        text.push('\n');
+        text.push_str(&more);
+    }
+    Err(ToolCallError::Closed(text))
+}
+
+/// What is said about a tool that a rule closes: rule, place and the smallest change.
+pub(super) fn closed(tool: &Tool, block: &Block<'_>, (layers, store): (&Layers, &Store)) -> String {
     let origin = match block.reason {
         BlockReason::Denied(entry) | BlockReason::DeniedWithPartner(entry) => &entry.origin,
         BlockReason::NotListed(origin) => origin,
     };
     let changes: Vec<String> =
-        tool_policy::smallest_change(layers, &tool).iter().map(ToString::to_string).collect();
+        tool_policy::smallest_change(layers, tool).iter().map(ToString::to_string).collect();
     let mut text = format!(
         "the tool `{}` is closed to this session\nRule: {block}\nWritten: {}",
         tool.name(),
@@ -77,16 +108,17 @@ pub(super) fn admit(
         text.push_str("\nSmallest change: ");
         text.push_str(&changes.join(", then "));
     }
-    if let Some(more) = by_sandbox {
-        text.push('\n');
-        text.push_str(&more);
-    }
-    Err(ToolCallError::Closed(text))
+    text
 }
 
 fn absent(tool: &Tool) -> String {
     let name = clawpen_rules::command::escape(tool.name().as_str());
     match catalogue::find(tool.name().as_str()) {
+        // The reference has it only where a model that sees images is configured; no model is called here.
+        Some(_) if name == "image" => format!(
+            "the tool `{name}` is not offered: it asks a model that sees images, and this door has none; `read` shows \
+             image files"
+        ),
         Some(_) => format!("the tool `{name}` is not part of this build"),
         None => format!("there is no tool `{name}`"),
     }

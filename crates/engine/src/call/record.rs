@@ -9,9 +9,14 @@ use clawpen_wire::supervisor::{Started, Stream};
 
 use super::{Elapsed, Keeping, OpenError, Prepared, Target};
 use crate::audit::{AuditError, Call, Door, Ending, Reason, Verdict};
+use crate::backend::Plan;
 use crate::channel::{ExecIo, Input, Order};
+use crate::error_text::chain;
 use crate::random;
 use crate::yard::Yard;
+
+/// A shorter value of a variable keeps no secret, and is part of ordinary words.
+const SECRET: usize = 4;
 
 /// What kind of call it is.
 #[derive(Debug, Clone, Copy)]
@@ -103,8 +108,19 @@ pub(super) fn not_run(
         OpenError::Refused(_) => Verdict::Refused,
         _ => Verdict::Failed,
     };
-    call.reason = Reason::new(&error.to_string());
+    call.reason = reason(error, &prepared.plan);
     append(yard, &call)
+}
+
+/// Why there is no sandbox, with every cause. What a setup command said and the values of variables stay out of the
+/// record, whichever cause quotes them.
+fn reason(error: &OpenError, plan: &Plan) -> Reason {
+    let environment = match plan {
+        Plan::Native(plan) => plan.pen.env(),
+        Plan::Docker(spec) => spec.env(),
+    };
+    let values = environment.iter().map(|(_, value)| value).filter(|value| value.len() >= SECRET);
+    Reason::hiding(&chain(error), values.chain(error.quoted()))
 }
 
 /// A call that a rule or a person stopped, or that failed before anything ran.
@@ -155,7 +171,7 @@ pub fn refusal(
             OpenError::Refused(_) => Verdict::Refused,
             _ => Verdict::Failed,
         },
-        reason: Reason::new(&error.to_string()),
+        reason: Reason::hiding(&chain(error), error.quoted()),
         ending: None,
         duration: Duration::ZERO,
         bytes_in: 0,

@@ -12,8 +12,10 @@ use clawpen_wire::supervisor::ProcessId;
 use crate::random;
 use crate::registry::Identity;
 
-/// More at once and the oldest name is forgotten; its command is not.
-const MOST: usize = 1024;
+/// More of one session at once and its oldest name is forgotten; the command is not.
+const MOST_OF_SESSION: usize = 128;
+/// Of all sessions together. More are refused: nobody loses a name because others start many.
+const MOST: usize = 4096;
 
 /// A command in the background.
 #[derive(Debug, Clone)]
@@ -46,12 +48,20 @@ impl Runs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Says whether one more would be too many. To be asked before a command starts.
+    pub(super) fn is_full(&self) -> bool {
+        self.list().len() >= MOST
+    }
+
     /// Adds a command and gives it a name.
     pub(super) fn add(&self, run: Run) -> String {
         let mut list = self.list();
         let id = names::pick(random::number(), |name| list.iter().any(|run| run.id == name));
-        if list.len() >= MOST {
-            list.remove(0);
+        let own = |other: &Run| other.owner == run.owner;
+        if list.iter().filter(|other| own(other)).count() >= MOST_OF_SESSION
+            && let Some(oldest) = list.iter().position(own)
+        {
+            list.remove(oldest);
         }
         list.push(Run { id: id.clone(), ..run });
         id
@@ -77,5 +87,53 @@ impl Runs {
 
     pub(super) fn remove(&self, id: &str) {
         self.list().retain(|run| run.id != id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::NativeIdentity;
+
+    fn run(owner: &str, number: u64) -> Run {
+        Run {
+            id: String::new(),
+            owner: owner.to_owned(),
+            sandbox: "s".to_owned(),
+            identity: Identity::Native(NativeIdentity {
+                boot_id: String::new(),
+                pid: 1,
+                start_time: 1,
+                socket: String::new(),
+            }),
+            process: number,
+            pid: 1,
+            command: String::new(),
+            cwd: String::new(),
+            started_ms: 0,
+            terminal: Terminal::None,
+            seen: 0,
+            empty_polls: 0,
+        }
+    }
+
+    #[test]
+    fn a_session_that_starts_many_forgets_its_own_and_nobody_elses() {
+        let runs = Runs::default();
+        let quiet = runs.add(run("quiet", 0));
+        let first = runs.add(run("loud", 1));
+        for number in 2..=MOST_OF_SESSION as u64 + 1 {
+            runs.add(run("loud", number));
+        }
+        assert_eq!(runs.of("loud").len(), MOST_OF_SESSION);
+        assert!(runs.find("loud", &first).is_none());
+        assert!(runs.find("quiet", &quiet).is_some());
+        assert!(!runs.is_full());
+        for owner in 0..MOST / MOST_OF_SESSION {
+            (0..MOST_OF_SESSION as u64).for_each(|number| {
+                runs.add(run(&owner.to_string(), number));
+            });
+        }
+        assert!(runs.is_full() && runs.find("quiet", &quiet).is_some());
     }
 }

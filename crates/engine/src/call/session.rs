@@ -60,7 +60,7 @@ impl Desk {
             Ok(job(&SessionView {
                 store: turn.store,
                 explanation: &turn.prepared.explanation,
-                tools: policy::offered(turn.layers),
+                tools: policy::offered(turn.layers, turn.store),
                 session_tools: SessionTool::ALL.into_iter().filter(is_open).collect(),
             }))
         })

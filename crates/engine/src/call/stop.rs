@@ -34,6 +34,11 @@ impl Stop {
         }
     }
 
+    /// Readable for good once pulled.
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.end.as_fd()
+    }
+
     pub fn is_pulled(&self) -> bool {
         self.0.is_pulled.load(Ordering::Acquire)
     }

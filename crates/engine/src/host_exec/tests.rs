@@ -11,7 +11,8 @@ use clawpen_rules::command::{Request, analyse};
 use super::*;
 use crate::program_files::{RealPrograms, Writers};
 
-const LIMITS: Limits = Limits { time: Duration::from_secs(20), output_bytes: 1 << 16 };
+const LIMITS: Limits =
+    Limits { time: Duration::from_secs(20), output_bytes: 1 << 16, errors: Errors::Apart };
 
 /// A directory with programs of its own.
 struct Place(tempfile::TempDir);
@@ -57,7 +58,7 @@ impl Place {
     }
 
     fn run(&self, plan: &Plan) -> Result<Finished, RunError> {
-        run(plan, &self.programs(), LIMITS)
+        run(plan, &self.programs(), LIMITS, &mut Unseen)
     }
 
     #[track_caller]
@@ -242,7 +243,7 @@ fn at_the_end_of_its_time_nothing_of_a_run_is_left() {
     );
     let plan = place.plan("./tool");
     let limits = Limits { time: Duration::from_secs(2), ..LIMITS };
-    let finished = run(&plan, &place.programs(), limits).unwrap();
+    let finished = run(&plan, &place.programs(), limits, &mut Unseen).unwrap();
     assert_eq!(finished.end, End::TimedOut);
     for name in ["one", "ready"] {
         let pid = fs::read_to_string(place.at(name)).unwrap();
@@ -270,7 +271,60 @@ fn a_flood_is_cut_and_does_not_block() {
     let place = Place::new();
     let limits = Limits { output_bytes: 1000, ..LIMITS };
     let plan = place.plan("head -c 3000000 /dev/zero");
-    let finished = run(&plan, &place.programs(), limits).unwrap();
+    let finished = run(&plan, &place.programs(), limits, &mut Unseen).unwrap();
     assert_eq!((finished.output.len(), finished.is_cut), (1000, true));
     assert_eq!(finished.end, End::Status(DONE));
+}
+
+/// Ends a run as soon as it has written something.
+struct Leaves {
+    line: (OwnedFd, OwnedFd),
+    seen: Vec<u8>,
+}
+
+impl Observer for Leaves {
+    fn output(&mut self, bytes: &[u8]) {
+        self.seen.extend_from_slice(bytes);
+        events::write(self.line.1.as_fd(), b"x").unwrap();
+    }
+
+    fn stop(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.line.0.as_fd())
+    }
+}
+
+#[test]
+fn whoever_leaves_takes_all_that_was_started_along_however_it_detached() {
+    let place = Place::new();
+    // A daemon: a session of its own, and its parent is gone.
+    place.script("tool", "#!/bin/sh\nsh -c 'setsid sleep 1000 & echo $!'\nsleep 1000\n");
+    let mut leaves = Leaves { line: events::pipe().unwrap(), seen: Vec::new() };
+    let limits = Limits { errors: Errors::WithOutput, ..LIMITS };
+    let finished = run(&place.plan("./tool"), &place.programs(), limits, &mut leaves).unwrap();
+    assert_eq!(finished.end, End::Stopped);
+    assert!(is_gone(String::from_utf8_lossy(&leaves.seen).trim()));
+}
+
+#[test]
+fn output_and_errors_come_in_the_order_in_which_they_were_written() {
+    let place = Place::new();
+    place.script("tool", "#!/bin/sh\nfor i in 1 2 3; do echo o$i; echo e$i >&2; done\n");
+    let limits = Limits { errors: Errors::WithOutput, ..LIMITS };
+    let plan = place.plan("./tool");
+    let finished = run(&plan, &place.programs(), limits, &mut Unseen).unwrap();
+    assert_eq!(String::from_utf8_lossy(&finished.output), "o1\ne1\no2\ne2\no3\ne3\n");
+    assert_eq!((finished.errors.as_slice(), finished.written), (&[][..], 18));
+}
+
+#[test]
+fn a_program_that_cannot_start_says_so() {
+    let place = Place::new();
+    fs::write(place.at("tool"), "no program at all").unwrap();
+    fs::set_permissions(place.at("tool"), fs::Permissions::from_mode(0o755)).unwrap();
+    match place.run(&place.plan("./tool")) {
+        Err(RunError::Start { program, cause }) => {
+            assert_eq!((program, cause.step), (place.at("tool"), clawpen_os::spawn::Step::Exec));
+        }
+        other => panic!("{other:?}"),
+    }
 }

@@ -3,10 +3,11 @@
 use clawpen_rules::backend::Backend;
 use clawpen_rules::ids::AgentId;
 use clawpen_rules::mounts::Access;
-use clawpen_rules::native::HostDirectory;
+use clawpen_rules::native::{HostDirectory, HostOrigin};
 use clawpen_rules::reuse::Mounts;
 use clawpen_rules::scope::ScopeKey;
 use clawpen_rules::timestamp::{Moment, Timestamp};
+use clawpen_rules::workspace::SKILLS_MOUNT;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Plan;
@@ -77,7 +78,13 @@ impl About {
     }
 }
 
+/// What a sandbox that is in use must have in common with the one that is wanted. The host's skills are not in it: a
+/// sandbox that has not got them yet, or still has them, shows nobody what is not his.
 fn mounts(plan: &Plan) -> Vec<String> {
+    let is_skills = |target: &str, access| match access {
+        Access::ReadOnly => target.ends_with(&format!("/{SKILLS_MOUNT}")),
+        Access::ReadWrite => false,
+    };
     let access = |access| match access {
         Access::ReadOnly => "ro",
         Access::ReadWrite => "rw",
@@ -87,10 +94,14 @@ fn mounts(plan: &Plan) -> Vec<String> {
             let show = |one: HostDirectory<'_>| {
                 format!("{} {} {}", one.source, one.target, access(one.access))
             };
-            plan.pen.host_directories().into_iter().map(show).collect()
+            let all = plan.pen.host_directories().into_iter();
+            let counted = |one: &HostDirectory<'_>| {
+                one.origin == HostOrigin::Bind || !is_skills(one.target, one.access)
+            };
+            all.filter(counted).map(show).collect()
         }
         Plan::Docker(spec) => {
-            let own = spec.mounts().iter();
+            let own = spec.mounts().iter().filter(|one| !is_skills(&one.target, one.access));
             let own =
                 own.map(|one| format!("{} {} {}", one.source, one.target, access(one.access)));
             let bound = spec.binds().iter().map(|one| {

@@ -14,11 +14,12 @@ use clawpen_rules::container::WorkspaceLabel;
 use clawpen_rules::explain::stronger;
 use clawpen_rules::ids::AgentId;
 use clawpen_rules::session::Session;
-use clawpen_rules::workspace::{self, Layout};
+use clawpen_rules::workspace::{self, HostSkills, Layout};
 
 use crate::config_store::Store;
 use crate::explain::owner;
 use crate::registry::Row;
+use crate::workspaces;
 
 /// A sandbox as the config would make it now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +45,7 @@ struct OfAgent {
     sandbox: Rc<SandboxConfig>,
     own: OwnSettings,
     workspace: String,
+    host_skills: HostSkills,
 }
 
 impl<'a> Currents<'a> {
@@ -70,7 +72,8 @@ impl<'a> Currents<'a> {
             let directories =
                 Directories { workspace: layout.mounted(), agent_workspace: layout.agent() };
             let shape = Fingerprint::of_shell(&sandbox, directories);
-            shape.with_own(&own_settings(&agent.own, backend)).to_string()
+            let layout = layout.with_host_skills(agent.host_skills);
+            shape.with_own(&own_settings(&agent.own, backend, &layout)).to_string()
         });
         Some(Current {
             backend: self.backend(row, &agent),
@@ -90,6 +93,13 @@ impl<'a> Currents<'a> {
         let layout = layout(&agent.sandbox, row, &agent.workspace);
         let directory = layout.private().filter(|private| *private == row.workspace_dir)?;
         Some(PathBuf::from(directory))
+    }
+
+    /// Where the host's skills for a row are kept, if it works in its agent's own workspace.
+    pub fn skills_directory(&self, row: &Row) -> Option<PathBuf> {
+        let agent = self.agent(&self.owner(row))?;
+        let layout = layout(&agent.sandbox, row, &agent.workspace);
+        layout.skills_directory().map(PathBuf::from)
     }
 
     /// The owner's own settings.
@@ -129,10 +139,19 @@ impl<'a> Currents<'a> {
             let Store { locations, loaded, .. } = self.store;
             let sandbox =
                 SandboxConfig::resolve(&loaded.config, Some(id), &locations.state_dir).ok()?;
+            let workspace = locations.agent_workspace(&loaded.config, id).value;
+            // Any scope's will do: what is asked of it is the access.
+            let directories = workspace::Directories {
+                sandbox: sandbox.workspace_root.value.clone(),
+                agent: workspace.clone(),
+                workdir: sandbox.docker.workdir.value.clone(),
+            };
+            let layout = Layout::plan(sandbox.workspace_access.value, &directories);
             Some(Rc::new(OfAgent {
                 sandbox: Rc::new(sandbox),
                 own: loaded.own.resolve(id),
-                workspace: locations.agent_workspace(&loaded.config, id).value,
+                workspace,
+                host_skills: workspaces::host_skills(self.store, &layout),
             }))
         };
         let found = work_out();
@@ -179,9 +198,17 @@ fn image(agent: &OfAgent, backend: Backend) -> String {
     }
 }
 
-/// The settings of ours that shape a sandbox.
-pub(crate) fn own_settings(own: &OwnSettings, backend: Backend) -> Vec<(&'static str, String)> {
+/// What of ours shapes a sandbox and is not in the reference's hash.
+pub(crate) fn own_settings(
+    own: &OwnSettings,
+    backend: Backend,
+    layout: &Layout,
+) -> Vec<(&'static str, String)> {
     let mut settings = Vec::new();
+    // The first skill of the host brings a mount that a sandbox made before has not.
+    if let Some(mount) = layout.skills_mount() {
+        settings.push(("hostSkills", mount.target));
+    }
     if !own.env_allow.value.is_empty() {
         settings.push(("envAllow", own.env_allow.value.join(",")));
     }

@@ -172,6 +172,8 @@ impl Lifecycle<'_> {
         }
         let mut endpoints = ours.clone();
         endpoints.extend(docker::locate(|name| std::env::var(name).ok()).ok());
+        // Whoever died before a row named the engine may have left something there.
+        endpoints.extend(docker::used(&docker_home(self.state_dir)));
         for endpoint in endpoints {
             let engine = match self.engines.docker_at(&endpoint, self.state_dir) {
                 Ok(engine) => engine,

@@ -5,6 +5,7 @@
 //! never takes anybody's word for a container being proven: that is found out before the next call.
 
 use super::about::About;
+use crate::backend::docker::{self, DockerFailure, Endpoint};
 use crate::backend::{Engines, docker_home, native};
 use crate::error_text::chain;
 use crate::registry::{Identity, Survivor};
@@ -18,8 +19,8 @@ pub struct Survivors {
 }
 
 impl Survivors {
-    /// Looks for the sandboxes of a state directory, on this machine and at the engine that the
-    /// environment names.
+    /// Looks for the sandboxes of a state directory: on this machine, at the engine that the environment names, and
+    /// at every engine that was ever given something.
     pub fn look(engines: &Engines, state_dir: &str) -> Self {
         let mut survivors = Self::default();
         match native::survivors(state_dir) {
@@ -33,19 +34,43 @@ impl Survivors {
         }
         // Only where containers were ever made: an engine that nobody uses is not asked.
         if docker_home(state_dir).join("run").is_dir() {
-            let found = engines.docker(state_dir).and_then(|engine| engine.survivors());
-            match found {
-                Ok(found) => {
-                    for container in found {
-                        let identity = Identity::Docker(container.identity);
-                        let protocol = u32::from(clawpen_wire::supervisor::VERSION);
-                        survivors.add(&container.about, identity, protocol);
+            let used = docker::used(&docker_home(state_dir));
+            let named = docker::locate(|name| std::env::var(name).ok());
+            let is_new = |named: &Endpoint| !used.contains(named);
+            // Where nothing was ever made, it matters only if there is no other place to look.
+            match named {
+                Ok(named) if is_new(&named) => {
+                    if let Err(error) = survivors.ask(engines, &named, state_dir)
+                        && used.is_empty()
+                    {
+                        survivors.problems.push(chain(&error));
                     }
                 }
-                Err(error) => survivors.problems.push(chain(&error)),
+                Err(error) if used.is_empty() => survivors.problems.push(chain(&error)),
+                Ok(_) | Err(_) => {}
+            }
+            for endpoint in &used {
+                if let Err(error) = survivors.ask(engines, endpoint, state_dir) {
+                    survivors.problems.push(chain(&error));
+                }
             }
         }
         survivors
+    }
+
+    /// The finished containers at one engine.
+    fn ask(
+        &mut self,
+        engines: &Engines,
+        endpoint: &Endpoint,
+        state_dir: &str,
+    ) -> Result<(), DockerFailure> {
+        for container in engines.docker_at(endpoint, state_dir)?.survivors()? {
+            let identity = Identity::Docker(container.identity);
+            let protocol = u32::from(clawpen_wire::supervisor::VERSION);
+            self.add(&container.about, identity, protocol);
+        }
+        Ok(())
     }
 
     fn add(&mut self, about: &str, identity: Identity, protocol: u32) {

@@ -4,10 +4,13 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clawpen_rules::facts::{Below, kernel};
 use clawpen_rules::native::PenUser;
 use clawpen_wire::pen::{BindOwner, IdRange, Submounts};
+
+use super::mount_list;
 
 /// A pen cannot be built from what is there.
 #[derive(Debug, thiserror::Error)]
@@ -54,16 +57,13 @@ pub(super) enum Found {
 pub struct Host {
     /// Where it begins: `/`, or a directory that stands for it in a test.
     root: PathBuf,
-    mounts: Vec<PathBuf>,
+    mounts: Arc<[PathBuf]>,
 }
 
 impl Host {
     /// Reads the list of mounts.
     pub fn look_around() -> Result<Self, ViewError> {
-        let text = fs::read_to_string("/proc/self/mountinfo").map_err(ViewError::Mounts)?;
-        let mounts = kernel::mounts(&text).map_err(ViewError::MountText)?;
-        let mounts = mounts.into_iter().map(|mount| mount.target.into()).collect();
-        Ok(Self { root: "/".into(), mounts })
+        Ok(Self { root: "/".into(), mounts: mount_list::read()? })
     }
 
     #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use clawpen_rules::agent_prompt::{self, PromptFacts, Spawned};
+use clawpen_rules::agent_prompt::{self, Commands, PromptFacts, Spawned};
 use clawpen_rules::compaction::{self, Compaction, Need};
 use clawpen_rules::models::{self, Images, Model, NoModel};
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ impl Models {
 /// A run at work.
 pub(super) struct Run<'a> {
     pub(super) inner: &'a Arc<Inner>,
-    pub(super) active: &'a Active,
+    pub(super) active: &'a Arc<Active>,
     pub(super) request: &'a Request,
     pub(super) place: &'a SessionPlace,
     pub(super) emitter: Emitter,
@@ -103,7 +103,7 @@ impl Inner {
     /// Carries a run out. What was said stays, whatever becomes of it.
     pub(super) fn perform(
         self: &Arc<Self>,
-        active: &Active,
+        active: &Arc<Active>,
         (request, task): (Request, Task),
         place: &SessionPlace,
         emitter: &Emitter,
@@ -147,7 +147,7 @@ impl Inner {
 
     fn run(
         self: &Arc<Self>,
-        active: &Active,
+        active: &Arc<Active>,
         (request, task): (&Request, Task),
         place: &SessionPlace,
         (emitter, progress): (&Emitter, &mut Progress),
@@ -173,8 +173,7 @@ impl Inner {
         // Before any model is asked, also for a summary: what it is told of its sandbox is so.
         let names = if place.is_sub_agent { SUB_AGENT_FILES } else { FILES };
         let files = self.desk.enter(&request.who, names, FILE_BYTES)?;
-        let spawned_by = entry.get("spawnedBy").and_then(Value::as_str);
-        let told = |view: &SessionView<'_>| told(view, &files, spawned_by);
+        let told = |view: &SessionView<'_>| told(view, &files, &entry);
         let (system, tools) = self.desk.look(&request.who, told)?;
         let emitter = emitter.clone();
         let run =
@@ -264,11 +263,8 @@ fn image(file: &Attachment, model: &Model) -> Option<Part> {
 }
 
 /// The instructions and the tools of a session as it is now.
-fn told(
-    view: &SessionView<'_>,
-    files: &[(String, String)],
-    spawned_by: Option<&str>,
-) -> (String, Vec<Tool>) {
+fn told(view: &SessionView<'_>, files: &[(String, String)], entry: &Entry) -> (String, Vec<Tool>) {
+    let text = |key: &str| entry.get(key).and_then(Value::as_str);
     let built = view.tools.iter().map(|tool| {
         let schema = clawpen_rules::tools::schema::of_built(*tool);
         (schema, tools::schema(*tool))
@@ -290,7 +286,12 @@ fn told(
         tools: &names,
         today: today.split('T').next().unwrap_or_default(),
         files,
-        spawned: spawned_by.map_or(Spawned::No, Spawned::By),
+        spawned: text("spawnedBy").map_or(Spawned::No, Spawned::By),
+        commands: Commands::resolve(
+            &view.store.loaded.config,
+            view.explanation.session.agent(),
+            text("execHost"),
+        ),
     });
     (system, tools)
 }

@@ -18,7 +18,7 @@ use super::directives::Answers;
 use super::events::{AbortReason, Ended};
 use super::run::Run;
 use super::tools::ANSWER_WAIT;
-use super::{Inner, Origin, Request, Runner, entry, now};
+use super::{Approvals, Inner, Origin, Request, Runner, entry, now};
 use crate::call::Who;
 use crate::error_text::chain;
 use crate::models::talk::Part;
@@ -54,6 +54,11 @@ impl Run<'_> {
 
     fn runner(&self) -> Runner {
         Runner(Arc::clone(self.inner))
+    }
+
+    /// This session, for what comes back to it.
+    fn back(&self) -> (Who, Approvals) {
+        (nobody(&self.place.key, &self.request.who), self.request.approvals)
     }
 
     fn known(&self) -> Result<Known, String> {
@@ -196,6 +201,7 @@ impl Run<'_> {
             run: None,
             timeout: None,
             origin: Origin::Session(self.place.key.clone()),
+            approvals: self.request.approvals,
         };
         let started = self.runner().start(request).map_err(|error| chain(&error))?;
         Ok(started.run)
@@ -286,13 +292,14 @@ impl Run<'_> {
             run: None,
             timeout: arguments["runTimeoutSeconds"].as_u64().map(Duration::from_secs),
             origin: Origin::Session(self.place.key.clone()),
+            approvals: self.request.approvals,
         };
         let started = self.runner().start(request).map_err(|error| chain(&error))?;
         self.inner.hand_back(
             &started.run,
             &key,
             label.as_deref().unwrap_or("sub-agent"),
-            nobody(&self.place.key, &self.request.who),
+            self.back(),
         );
         Ok(json!({ "status": "accepted", "childSessionKey": place.key, "runId": started.run }))
     }
@@ -335,7 +342,7 @@ impl Run<'_> {
                 let key = self.descendant(&known, named)?;
                 self.runner().abort(&key, None, AbortReason::Stop);
                 let run = self.tell(&key, word(arguments, "message")?)?;
-                self.inner.hand_back(&run, &key, named, nobody(&self.place.key, &self.request.who));
+                self.inner.hand_back(&run, &key, named, self.back());
                 Ok(json!({ "status": "accepted", "sessionKey": key, "runId": run }))
             }
             other => Err(format!("`{other}` is no action; use list, kill or steer")),
@@ -355,7 +362,13 @@ impl Run<'_> {
 
 impl Inner {
     /// Hands the result of a run to the session that wanted it, when it is there.
-    fn hand_back(self: &Arc<Self>, run: &str, child: &str, label: &str, who: Who) {
+    fn hand_back(
+        self: &Arc<Self>,
+        run: &str,
+        child: &str,
+        label: &str,
+        (who, approvals): (Who, Approvals),
+    ) {
         let runner = Runner(Arc::clone(self));
         let (run, child, label) = (run.to_owned(), child.to_owned(), label.to_owned());
         drop(self.handle.spawn(async move {
@@ -380,6 +393,7 @@ impl Inner {
                 run: Some(format!("subagent-followup:{run}")),
                 timeout: None,
                 origin: Origin::Session(child),
+                approvals,
             };
             // The files of a session look-up are read here, so this may block.
             drop(tokio::task::spawn_blocking(move || runner.start(request)).await);
@@ -388,7 +402,7 @@ impl Inner {
 }
 
 /// A session in which nobody speaks: no sender, so no gate opens.
-fn nobody(key: &str, like: &Who) -> Who {
+pub(super) fn nobody(key: &str, like: &Who) -> Who {
     Who { session: Some(key.to_owned()), backend: like.backend.clone(), ..Who::default() }
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn start_pen(
     spec: &PenSpec,
     listener: BorrowedFd<'_>,
 ) -> Result<ProcessOne, StartPenError> {
-    Maker::start()?.make(spec, listener)
+    Maker::start()?.order(spec, listener)?.wait()
 }
 
 pub(crate) fn listener() -> (tempfile::TempDir, OwnedFd) {

@@ -149,7 +149,7 @@ fn fresh_skills(
     fresh: &OwnedFd,
 ) -> io::Result<Option<SkillsRecord>> {
     let mut notes = Vec::new();
-    let sources = Sources::open(wanted, &mut notes);
+    let sources = Sources::open(&wanted.sources, &mut notes);
     let source = sources.stamp(wanted, &mut notes);
     let plan = sources.plan(wanted, &mut notes);
     if plan.copies.is_empty() {

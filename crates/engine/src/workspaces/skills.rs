@@ -45,7 +45,7 @@ impl Sync<'_> {
         locked: &mut Locked,
         notes: &mut Vec<String>,
     ) -> Result<SkillsDone, WorkspaceError> {
-        let sources = Sources::open(self.wanted, notes);
+        let sources = Sources::open(&self.wanted.sources, notes);
         let Some(source) = sources.stamp(self.wanted, notes) else {
             return Ok(SkillsDone::Unchanged);
         };
@@ -80,8 +80,15 @@ impl Sync<'_> {
         let origin = self.ground.path.join(DIRECTORY);
         let failed = || WorkspaceError::io("replace", &origin);
         let workshop = self.ground.workshop().map_err(failed())?;
-        let (_, count) =
-            build(workshop.as_fd(), sources, plan, (self.ground.owner, notes)).map_err(failed())?;
+        let built = build(workshop.as_fd(), sources, plan, (self.ground.owner, notes));
+        let count = match built {
+            Ok((_, count)) => count,
+            Err(error) => {
+                // What was built so far takes room that somebody is short of. Whoever builds next clears it otherwise.
+                let _emptied = self.ground.workshop();
+                return Err(failed()(error));
+            }
+        };
         faults::reached("skills.built");
         // Announced first: whichever of the two is there after a kill, we know it as ours.
         let known = locked.record.skills.take();
@@ -129,6 +136,15 @@ impl Sync<'_> {
     }
 }
 
+/// Whether one of these places holds a skill.
+pub(super) fn is_any_in(sources: &[skills::SkillSource]) -> bool {
+    let opened = Sources::open(sources, &mut Vec::new());
+    opened.0.iter().flatten().any(|directory| {
+        let mut found = Vec::new();
+        find(directory.as_fd(), 0, 1, &mut found).is_ok() && !found.is_empty()
+    })
+}
+
 /// Stamp of one directory; `None` if it is none, or cannot be looked through.
 pub(super) fn stamp_of(directory: BorrowedFd<'_>, name: &OsStr) -> Option<String> {
     let directory = plain::open_directory(directory, name).ok()?;
@@ -160,6 +176,8 @@ pub(super) fn build(
         });
         match copied {
             Ok(()) => count += 1,
+            // Not the skill's fault: to leave it out would take away what a sandbox has.
+            Err(tree::CopyError::Io(error)) if is_of_the_place(&error) => return Err(error),
             Err(error) => {
                 tree::remove(fresh.as_fd(), &target.to_string_lossy())?;
                 notes.push(format!("skill `{}` was not copied: {error}", skill.name));
@@ -176,8 +194,14 @@ pub(super) fn build(
     Ok((fresh, count))
 }
 
+/// Whether nothing else could have been written there either.
+fn is_of_the_place(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem)
+}
+
 impl Sources {
-    pub(super) fn open(wanted: &Wanted, notes: &mut Vec<String>) -> Self {
+    pub(super) fn open(sources: &[skills::SkillSource], notes: &mut Vec<String>) -> Self {
         let open = |source: &skills::SkillSource| {
             let root = beneath::open_root(Path::new(&source.root));
             let opened = root.and_then(|root| {
@@ -201,7 +225,7 @@ impl Sources {
                 }
             }
         };
-        Self(wanted.sources.iter().map(open).collect())
+        Self(sources.iter().map(open).collect())
     }
 
     /// Stamp of everything that decides what is copied; `None` if it cannot be taken.
@@ -228,7 +252,7 @@ impl Sources {
         let mut found = Vec::new();
         for (source, directory) in self.0.iter().enumerate() {
             if let Some(directory) = directory
-                && let Err(error) = find(directory.as_fd(), source, &mut found)
+                && let Err(error) = find(directory.as_fd(), source, MAX_PER_SOURCE, &mut found)
             {
                 notes.push(format!("cannot look for skills: {error}"));
             }
@@ -254,14 +278,19 @@ fn descend(directory: OwnedFd) -> OwnedFd {
         return directory;
     };
     let mut found = Vec::new();
-    match find(nested.as_fd(), 0, &mut found) {
+    match find(nested.as_fd(), 0, 1, &mut found) {
         Ok(()) if !found.is_empty() => nested,
         Ok(()) | Err(_) => directory,
     }
 }
 
-/// Directories with a `SKILL.md`.
-fn find(directory: BorrowedFd<'_>, source: usize, found: &mut Vec<FoundSkill>) -> io::Result<()> {
+/// Directories with a `SKILL.md`, at most so many.
+fn find(
+    directory: BorrowedFd<'_>,
+    source: usize,
+    most: usize,
+    found: &mut Vec<FoundSkill>,
+) -> io::Result<()> {
     let mut count = 0;
     for entry in tree::sorted(directory, 10_000)? {
         let Some(name) = entry.name.to_str().filter(|name| skills::is_looked_at(name)) else {
@@ -275,7 +304,7 @@ fn find(directory: BorrowedFd<'_>, source: usize, found: &mut Vec<FoundSkill>) -
         let own = skills::name_in(&String::from_utf8_lossy(&text), name);
         found.push(FoundSkill { source, directory: name.to_owned(), name: own });
         count += 1;
-        if count >= MAX_PER_SOURCE {
+        if count >= most {
             break;
         }
     }

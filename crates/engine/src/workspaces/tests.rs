@@ -15,6 +15,7 @@ use super::trash::{Occupied, TrashError};
 use super::*;
 
 mod attacks;
+mod host_skills;
 mod kills;
 
 const DAY_MS: u64 = 86_400_000;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 pub(super) fn tool(tool: BuiltTool) -> Tool {
     let input = object(schema(tool));
     let is_command = match tool {
-        BuiltTool::Exec | BuiltTool::Process => true,
+        BuiltTool::Exec | BuiltTool::Process | BuiltTool::WebFetch => true,
         BuiltTool::File(_) => false,
     };
     let annotations = ToolAnnotations::with_title(title(tool))
@@ -29,6 +29,7 @@ pub(super) fn tool(tool: BuiltTool) -> Tool {
 const fn title(tool: BuiltTool) -> &'static str {
     use clawpen_rules::tools::FileTool;
     match tool {
+        BuiltTool::WebFetch => "Fetch a web page",
         BuiltTool::Exec => "Run a command in the sandbox",
         BuiltTool::Process => "Follow commands in the background",
         BuiltTool::File(FileTool::Read) => "Read a file",

@@ -1,13 +1,14 @@
 //! MCP over HTTP: many clients on this machine, each with the token.
 //!
 //! ```text
-//! connection ─► room? ─► headers in time ─► /mcp? Host? Origin? token? ─► body in time and in size ─► rmcp
+//! connection ─► a stranger for two seconds ─► /mcp? Host? Origin? token? ─► known ─► body in time and in size ─► rmcp
 //! ```
 //!
 //! Nothing of a body is read before the caller has shown the token. A name that is no name of this machine is refused
 //! even with it: a page in a browser can make that name lead here.
 
 mod guard;
+mod room;
 pub mod token;
 
 use std::convert::Infallible;
@@ -26,21 +27,24 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::Server;
 pub use guard::{Guard, Refused, WeakToken};
+use room::{KNOWN, Room, STRANGERS, Visit};
 
-/// Connections at once; more are closed before a byte is read.
-const CONNECTIONS: usize = 256;
+/// Connections at once, with some that are just being closed; more are closed before a byte is read.
+const CONNECTIONS: usize = KNOWN + 2 * STRANGERS;
 /// Sessions at once.
 const SESSIONS: usize = 1024;
 /// A session that is quiet for so long is over; people think for long, and clients do not begin anew by themselves.
 const IDLE: Duration = Duration::from_secs(3600);
-/// Time for the headers of a request, also of the next one on a kept connection.
+/// Time for the headers of the next request on a kept connection; the first one has less, see `room.rs`.
 const HEADERS: Duration = Duration::from_secs(10);
+/// A client that takes nothing of what it is sent for so long has left, whatever its machine says.
+const DEAF: Duration = Duration::from_secs(20);
 /// Time for a request's body.
 const BODY: Duration = Duration::from_secs(15);
 /// Bytes of headers.
@@ -103,30 +107,32 @@ impl Door {
             sessions,
             guard,
         });
-        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        let open = Arc::new(Semaphore::new(CONNECTIONS));
+        let room = Room::new();
         tokio::pin!(ended);
         loop {
             let accepted = tokio::select! {
                 () = &mut ended => break,
                 accepted = self.listener.accept() => accepted,
             };
-            let Ok((stream, _)) = accepted else {
+            let Ok((stream, peer)) = accepted else {
                 // Too many descriptors, most likely; they come back when somebody leaves.
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             };
-            let Ok(permit) = Arc::clone(&room).try_acquire_owned() else { continue };
+            let Ok(permit) = Arc::clone(&open).try_acquire_owned() else { continue };
+            let visit = Arc::new(room.enter(peer.ip()));
             let shared = Arc::clone(&shared);
             let ending = ending.clone();
             tokio::spawn(async move {
-                connection(stream, shared, ending).await;
+                connection((stream, visit), shared, ending).await;
                 drop(permit);
             });
         }
         ending.cancel();
         // Everybody gone is all permits back.
         let all = u32::try_from(CONNECTIONS).unwrap_or(u32::MAX);
-        let _left = tokio::time::timeout(LAST_MOMENTS, room.acquire_many(all)).await;
+        let _left = tokio::time::timeout(LAST_MOMENTS, open.acquire_many(all)).await;
         Ok(())
     }
 }
@@ -138,11 +144,21 @@ struct Shared {
     guard: Guard,
 }
 
-async fn connection(stream: tokio::net::TcpStream, shared: Arc<Shared>, ending: CancellationToken) {
+async fn connection(
+    (stream, visit): (TcpStream, Arc<Visit>),
+    shared: Arc<Shared>,
+    ending: CancellationToken,
+) {
     let _small_answers_at_once = stream.set_nodelay(true);
+    let deaf = u32::try_from(DEAF.as_millis()).unwrap_or(u32::MAX);
+    if rustix::net::sockopt::set_tcp_user_timeout(&stream, deaf).is_err() {
+        // Without it a client that reads nothing would hold its answer for good.
+        return;
+    }
+    let stay = Arc::clone(&visit);
     let service = service_fn(move |request| {
-        let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(answer(&shared, request).await) }
+        let (shared, visit) = (Arc::clone(&shared), Arc::clone(&visit));
+        async move { Ok::<_, Infallible>(answer(&shared, &visit, request).await) }
     });
     let mut builder = http1::Builder::new();
     builder
@@ -155,6 +171,7 @@ async fn connection(stream: tokio::net::TcpStream, shared: Arc<Shared>, ending: 
     tokio::select! {
         // How it ended is the client's business.
         _closed = &mut connection => {}
+        () = stay.sent_away() => {}
         () = ending.cancelled() => {
             connection.as_mut().graceful_shutdown();
             let _closed = tokio::time::timeout(LAST_MOMENTS, connection).await;
@@ -162,9 +179,12 @@ async fn connection(stream: tokio::net::TcpStream, shared: Arc<Shared>, ending: 
     }
 }
 
-async fn answer(shared: &Shared, request: Request<Incoming>) -> Answer {
+async fn answer(shared: &Shared, visit: &Visit, request: Request<Incoming>) -> Answer {
     if let Err(refused) = shared.guard.check(&request) {
         return plain(refused.status(), &refused.to_string());
+    }
+    if !visit.stay() {
+        return plain(StatusCode::SERVICE_UNAVAILABLE, "too many connections; close one first");
     }
     let (head, body) = request.into_parts();
     let begins = !head.headers.contains_key("mcp-session-id");

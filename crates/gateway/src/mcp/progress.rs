@@ -1,11 +1,11 @@
-//! What a command writes, as progress of its call.
+//! What a command writes, as progress of its call, and the question that may come before it.
 //!
 //! A client that does not take its notifications in time loses some of them, never the command's result: the command
 //! does not wait for whoever watches it.
 
 use std::time::{Duration, Instant};
 
-use clawpen_engine::call::Watch;
+use clawpen_engine::call::{Pending, Watch};
 use clawpen_rules::tools::output::Tail;
 use tokio::sync::mpsc;
 
@@ -29,19 +29,34 @@ pub(super) struct Piece {
 #[derive(Debug)]
 pub(super) struct Progress {
     to: mpsc::Sender<Piece>,
+    ask: mpsc::Sender<Pending>,
+    /// The client wants to hear of it.
+    watched: bool,
     written: u64,
     tail: Tail,
     last: Option<Instant>,
 }
 
 impl Progress {
-    pub(super) fn new(to: mpsc::Sender<Piece>) -> Self {
-        Self { to, written: 0, tail: Tail::new(MOST), last: None }
+    pub(super) fn new(to: mpsc::Sender<Piece>, ask: mpsc::Sender<Pending>) -> Self {
+        Self { to, ask, watched: true, written: 0, tail: Tail::new(MOST), last: None }
+    }
+
+    /// For a client that wants no progress.
+    pub(super) fn unwatched(self) -> Self {
+        Self { watched: false, ..self }
     }
 }
 
 impl Watch for Progress {
+    fn asked(&mut self, pending: &Pending) {
+        let _taken = self.ask.try_send(pending.clone());
+    }
+
     fn output(&mut self, bytes: &[u8]) {
+        if !self.watched {
+            return;
+        }
         self.written += bytes.len() as u64;
         self.tail.push(bytes);
         if self.last.is_some_and(|last| last.elapsed() < PAUSE) {

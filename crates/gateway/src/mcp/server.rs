@@ -1,23 +1,25 @@
 //! One client's server: its session, its tools, its files.
 
 use std::fmt::Write as _;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use clawpen_engine::call::{Quiet, Stop, ToolCallError, ToolRequest, Watch, Who};
+use clawpen_engine::call::{Job, Stop, ToolCallError, ToolRequest, Watch, Who};
 use clawpen_rules::elevated::Sender;
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
-    Resource, ResourceContents, ResourceTemplate, ServerCapabilities, ServerConfig,
+    ProgressNotificationParam, ProgressToken, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Resource, ResourceContents, ResourceTemplate, ServerCapabilities,
+    ServerConfig,
 };
-use rmcp::service::{RequestContext, RoleServer};
+use rmcp::service::{Peer, RequestContext, RoleServer};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::progress::{self, Piece, Progress};
-use super::{Admin, Backroom, Settings, admin, answer};
+use super::{Admin, Backroom, Settings, admin, answer, elicit};
 
 /// The channel of `tools.elevated.allowFrom` for this door.
 const PROVIDER: &str = "mcp";
@@ -31,6 +33,9 @@ const LISTED: usize = 500;
 const LARGEST: u64 = 4 << 20;
 /// The longest session name made of a client's name.
 const NAME: usize = 40;
+
+/// Characters that are kept of a client's name.
+const LABEL: usize = 100;
 
 /// Serves one client, or all clients of one HTTP session.
 #[derive(Debug, Clone)]
@@ -58,11 +63,11 @@ impl Server {
             agent,
             backend: self.settings.backend.clone(),
             provider: PROVIDER,
-            sender: Sender {
-                id: Some(self.settings.caller.clone()),
-                name: client,
-                ..Sender::default()
-            },
+            // The door's own word: the user at the other end of the pipe, or whoever has the token. The client's name
+            // is the client's word, and opens nothing.
+            sender: Sender { id: Some(self.settings.caller.clone()), ..Sender::default() },
+            client: Some(label(client.as_deref().unwrap_or_default())),
+            agent_process: self.settings.agent_process,
         }
     }
 
@@ -100,18 +105,25 @@ impl Server {
         let leaving = Leaving(stop.clone());
         let token = context.meta.get_progress_token();
         let (to, mut from) = mpsc::channel(progress::ROOM);
+        let (ask, mut asked) = mpsc::channel(1);
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let watched = token.is_some();
+        let caller = who.clone();
         let call = self.in_back(move |desk| {
-            let mut progress = Progress::new(to);
-            let mut quiet = Quiet;
-            let watch: &mut dyn Watch = if watched { &mut progress } else { &mut quiet };
+            let progress = Progress::new(to, ask);
+            let mut progress = if watched { progress } else { progress.unwatched() };
             let tool = request.name.as_ref();
+            let watch: &mut dyn Watch = &mut progress;
             let mut request = ToolRequest { tool, arguments: &arguments, stop: &stop, watch };
-            desk.call(&who, &mut request)
+            desk.call(&caller, &mut request)
         });
         tokio::pin!(call);
         let mut is_open = true;
+        // At most one notification is on its way, and nothing waits for it: a client that takes none still gets its
+        // result, and can still cancel.
+        let mut note = Note::None;
+        // Ends with the call: a question that was answered elsewhere is not waited for.
+        let mut elicited = elicit::Elicited::default();
         let done = loop {
             tokio::select! {
                 done = &mut call => break done?,
@@ -119,19 +131,60 @@ impl Server {
                     is_open = false;
                     leaving.0.pull();
                 }
-                Some(piece) = from.recv() => {
+                () = note.sent() => note = Note::None,
+                Some(pending) = asked.recv() => {
+                    if let Some(token) = token.as_ref().filter(|_| note.is_none()) {
+                        let piece = Piece { written: 0, text: elicit::note(&pending) };
+                        note = Note::new(context.peer.clone(), token.clone(), piece);
+                    }
+                    elicited.put(&self.backroom.desk, (&context.peer, &who), pending);
+                }
+                Some(piece) = from.recv(), if note.is_none() => {
                     if let Some(token) = &token {
-                        let Piece { written, text } = piece;
-                        let mut note = ProgressNotificationParam::new(token.clone(), as_float(written));
-                        note.message = Some(text);
-                        // A client that does not listen still gets its result.
-                        let _sent = context.peer.notify_progress(note).await;
+                        note = Note::new(context.peer.clone(), token.clone(), piece);
                     }
                 }
             }
         };
+        drop(elicited);
         Ok(answer::result(done))
     }
+}
+
+/// A notification on its way to a client.
+enum Note {
+    None,
+    Sending(Pin<Box<dyn Future<Output = ()> + Send>>),
+}
+
+impl Note {
+    fn new(peer: Peer<RoleServer>, token: ProgressToken, piece: Piece) -> Self {
+        let Piece { written, text } = piece;
+        let mut note = ProgressNotificationParam::new(token, as_float(written));
+        note.message = Some(text);
+        Self::Sending(Box::pin(async move {
+            // A client that does not listen still gets its result.
+            let _sent = peer.notify_progress(note).await;
+        }))
+    }
+
+    const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// Comes to its end when the notification was taken; never if there is none.
+    async fn sent(&mut self) {
+        match self {
+            Self::None => std::future::pending().await,
+            Self::Sending(sending) => sending.await,
+        }
+    }
+}
+
+/// A client's name, as people see it.
+fn label(name: &str) -> String {
+    let name: String = name.trim().chars().take(LABEL).collect();
+    if name.is_empty() { "a client without a name".to_owned() } else { name }
 }
 
 /// A header of the HTTP request, if there is one and it says something.
@@ -233,7 +286,9 @@ impl ServerHandler for Server {
         let offered = offered.map_err(|error| refused(&error))?;
         let mut tools: Vec<_> = offered.into_iter().map(answer::tool).collect();
         if self.settings.admin == Admin::Open {
-            tools.extend(admin::tools());
+            let who = self.who(&context);
+            let jobs = self.in_back(move |desk| desk.open_jobs(&who)).await?;
+            tools.extend(admin::tools(jobs.map_err(|error| refused(&error))?));
         }
         Ok(ListToolsResult::with_all_items(tools))
     }
@@ -244,10 +299,10 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if self.settings.admin == Admin::Open
-            && let Some(job) = admin::Job::parse(&request.name)
+            && let Some(job) = Job::parse(&request.name)
         {
             let who = self.who(&context);
-            let done = self.in_back(move |desk| job.run(desk, &who)).await?;
+            let done = self.in_back(move |desk| desk.manage(&who, job)).await?;
             return Ok(admin::result(done).into());
         }
         Ok(self.run(request, context).await?.into())

@@ -3,8 +3,10 @@
 use std::io;
 
 use rmcp::ServiceExt as _;
+use rmcp::service::RoleServer;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::io::stdio_pipes;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Server;
 
@@ -20,10 +22,19 @@ pub enum StdioError {
     Signals(#[source] io::Error),
 }
 
+/// One message a line, over any two streams; a line that is too long or no message is passed over.
+pub fn transport<R, W>(read: R, write: W) -> AsyncRwTransport<RoleServer, R, W>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    AsyncRwTransport::new_server(read, write).with_max_line_length(LONGEST_LINE)
+}
+
 /// Serves until the client leaves or we are told to end. Calls that run then are taken back.
 pub async fn serve(server: Server) -> Result<(), StdioError> {
     let (read, write) = stdio_pipes();
-    let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(LONGEST_LINE);
+    let transport = transport(read, write);
     let ended = super::http::told_to_end().map_err(StdioError::Signals)?;
     let service = tokio::select! {
         service = server.serve(transport) => match service {

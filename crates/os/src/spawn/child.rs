@@ -14,6 +14,7 @@ use std::ptr;
 
 use super::{Image, Plan, Session, Step};
 use crate::process::{Child, Pid, pointers};
+use crate::processors::{Allowed, Processor};
 use crate::seccomp::Program;
 use crate::stack::Stack;
 use crate::syscall::{check, errno};
@@ -36,6 +37,8 @@ pub(super) struct Prepared<'a> {
     limits: Vec<(u32, libc::rlimit64)>,
     filter: Option<libc::sock_fprog>,
     stack: Stack,
+    /// What the thread that waits may use, if it is to go on apart.
+    waiting: Option<Allowed>,
     /// Written by the child: the step it is at, and why it failed there.
     step: Cell<Step>,
     failure: Cell<i32>,
@@ -67,8 +70,16 @@ impl<'a> Prepared<'a> {
             limits: limits.collect(),
             filter: plan.seccomp.map(Program::descriptor),
             stack: Stack::new(),
+            waiting: plan.apart.then(Allowed::to_this_thread).flatten(),
             step: Cell::new(Step::Clone),
             failure: Cell::new(0),
+        }
+    }
+
+    /// In the parent: gives it its processors back.
+    pub(super) fn come_back(&self) {
+        if let Some(waiting) = &self.waiting {
+            waiting.apply();
         }
     }
 
@@ -134,6 +145,11 @@ impl Prepared<'_> {
         self.step.set(Step::Close);
         // Marked instead of closed: the program's own file must still be open at exec.
         self.close_others(libc::CLOSE_RANGE_CLOEXEC)?;
+        // Before the filter, which need not allow it.
+        if let Some((waiting, here)) = self.waiting.zip(Processor::here()) {
+            // It sleeps in the kernel, so this decides only where it wakes up.
+            waiting.but(here).apply();
+        }
         self.step.set(Step::Seccomp);
         self.install_filter()?;
         self.step.set(Step::Exec);

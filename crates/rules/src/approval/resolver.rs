@@ -4,11 +4,15 @@
 //! returns a [`MayAnswer`] with its reason. Every door asks here, so there is no second list of who
 //! counts as a person.
 //!
+//! A client that passes a person's word on is a program like any other, and mostly the one that asks: how far that word
+//! goes is the user's to say ([`Elicitation`]), nothing it says is remembered, and it speaks of its own question only.
+//!
 //! What a caller says about itself opens nothing: a name is a label, and what counts is what the
 //! kernel, a token or a connection proved. An agent never answers, whatever door it comes through.
 
 use std::fmt;
 
+use super::answer::Word;
 use crate::command::escape;
 
 /// Whoever answers.
@@ -24,7 +28,7 @@ pub enum Speaker {
     /// A user of this machine, at `clawpen approvals`.
     CliUser { uid: u32 },
     /// The program that a person uses an agent with.
-    McpClient { client: String, word: McpWord },
+    McpClient { client: String, word: McpWord, goes: Elicitation },
     /// A client of the gateway, with the scope that its connection was given.
     GatewayClient { client: String, scope: GatewayScope },
     /// A process at the unix socket; the user is the kernel's word.
@@ -40,6 +44,49 @@ pub enum McpWord {
     Elicited,
     /// The client called a tool: that is the model speaking.
     Called,
+}
+
+/// How far a word goes that a client passes on (`approvals.elicitation`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Elicitation {
+    /// Nowhere.
+    Off,
+    /// It counts for commands that stay in the sandbox.
+    Sandbox,
+    /// It counts for commands on the host too.
+    Host,
+}
+
+impl Elicitation {
+    pub const ALL: [Self; 3] = [Self::Off, Self::Sandbox, Self::Host];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Sandbox => "sandbox",
+            Self::Host => "host",
+        }
+    }
+
+    /// Exact spelling only.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == text)
+    }
+
+    /// Says whether it reaches a command that runs there.
+    pub const fn covers(self, place: RunPlace) -> bool {
+        match (self, place) {
+            (Self::Off, _) | (Self::Sandbox, RunPlace::Host) => false,
+            (Self::Sandbox, RunPlace::Sandbox) | (Self::Host, _) => true,
+        }
+    }
+}
+
+/// Where the command would run that is asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunPlace {
+    Sandbox,
+    Host,
 }
 
 /// What a gateway client may do.
@@ -81,6 +128,7 @@ pub struct Asked<'a> {
     pub owner: u32,
     /// The client that asked, if it came through a door that has clients.
     pub client: Option<&'a str>,
+    pub place: RunPlace,
 }
 
 /// The verdict on a speaker.
@@ -125,11 +173,22 @@ pub enum WhyNot {
     Scope,
     #[error("the client asked this itself; another one must answer")]
     OwnQuestion,
+    #[error("another client asked this; only the one that asked can pass its person's word on")]
+    OtherClient,
+    #[error(
+        "what a client passes on does not count here (`approvals.elicitation` in clawpen.json); answer with \
+         `clawpen approvals watch`"
+    )]
+    Elicitation,
+    #[error(
+        "nothing that a client passes on is remembered; say allow-once, or use `clawpen approvals resolve`"
+    )]
+    NothingRemembered,
 }
 
 /// Decides whether a speaker's word counts as a person's.
 #[must_use]
-pub fn decide(resolver: &Resolver, asked: Asked<'_>) -> MayAnswer {
+pub fn decide(resolver: &Resolver, asked: Asked<'_>, said: Word) -> MayAnswer {
     let Resolver { speaker, place } = resolver;
     if let Speaker::Agent { .. } = speaker {
         return MayAnswer::No(WhyNot::Agent);
@@ -148,13 +207,27 @@ pub fn decide(resolver: &Resolver, asked: Asked<'_>) -> MayAnswer {
         Speaker::CliUser { uid } | Speaker::SocketClient { uid, proof: Proof::Token } => {
             other_user(*uid, asked.owner)
         }
-        Speaker::McpClient { word: McpWord::Elicited, .. } => None,
+        Speaker::McpClient { client, word: McpWord::Elicited, goes } => {
+            passed_on(client, *goes, asked, said)
+        }
         Speaker::GatewayClient { scope: GatewayScope::Other, .. } => Some(WhyNot::Scope),
         Speaker::GatewayClient { client, scope: GatewayScope::Approvals | GatewayScope::Admin } => {
             (asked.client == Some(client)).then_some(WhyNot::OwnQuestion)
         }
     };
     refused.map_or_else(|| MayAnswer::Yes(By(speaker.to_string())), MayAnswer::No)
+}
+
+/// A no counts from whoever was asked: it opens nothing.
+fn passed_on(client: &str, goes: Elicitation, asked: Asked<'_>, said: Word) -> Option<WhyNot> {
+    if asked.client != Some(client) {
+        return Some(WhyNot::OtherClient);
+    }
+    match said {
+        Word::Deny => None,
+        Word::AllowAlways => Some(WhyNot::NothingRemembered),
+        Word::AllowOnce => (!goes.covers(asked.place)).then_some(WhyNot::Elicitation),
+    }
 }
 
 /// The owner and the machine's administrator, who can do anything anyway.
@@ -191,7 +264,7 @@ mod tests {
     }
 
     fn mcp(word: McpWord) -> Speaker {
-        Speaker::McpClient { client: "editor".to_owned(), word }
+        Speaker::McpClient { client: "chat".to_owned(), word, goes: Elicitation::Host }
     }
 
     fn gateway(scope: GatewayScope) -> Speaker {
@@ -205,7 +278,8 @@ mod tests {
     #[track_caller]
     fn check(speaker: Speaker, place: Place, expected: Result<&str, WhyNot>) {
         let resolver = Resolver { speaker, place };
-        let found = decide(&resolver, Asked { owner: OWNER, client: Some("chat") });
+        let asked = Asked { owner: OWNER, client: Some("chat"), place: RunPlace::Host };
+        let found = decide(&resolver, asked, Word::AllowOnce);
         let expected = match expected {
             Ok(by) => MayAnswer::Yes(By(by.to_owned())),
             Err(why) => MayAnswer::No(why),
@@ -223,7 +297,7 @@ mod tests {
         let other = WhyNot::OtherUser { owner: OWNER, uid: 7 };
         check(socket(7, Proof::Token), Place::Host, Err(other));
         let person = mcp(McpWord::Elicited);
-        check(person, Place::Connection, Ok("the person at `editor` (MCP)"));
+        check(person, Place::Connection, Ok("the person at `chat` (MCP)"));
         for scope in [GatewayScope::Approvals, GatewayScope::Admin] {
             check(gateway(scope), Place::Connection, Ok("`studio` (gateway)"));
         }
@@ -254,14 +328,44 @@ mod tests {
     fn b23_a_gateway_client_does_not_answer_what_it_asked_itself() {
         let speaker = gateway(GatewayScope::Admin);
         let resolver = Resolver { speaker, place: Place::Connection };
-        let own = Asked { owner: OWNER, client: Some("studio") };
-        assert_eq!(decide(&resolver, own), MayAnswer::No(WhyNot::OwnQuestion));
+        let own = Asked { owner: OWNER, client: Some("studio"), place: RunPlace::Host };
+        assert_eq!(decide(&resolver, own, Word::AllowOnce), MayAnswer::No(WhyNot::OwnQuestion));
+    }
+
+    #[test]
+    fn b23_what_a_client_passes_on_goes_as_far_as_the_user_says_and_is_never_remembered() {
+        use Elicitation::{Host, Off, Sandbox};
+        let check = |goes, (client, place), said, expected: Option<WhyNot>| {
+            let speaker =
+                Speaker::McpClient { client: "chat".to_owned(), word: McpWord::Elicited, goes };
+            let resolver = Resolver { speaker, place: Place::Connection };
+            let found = match decide(&resolver, Asked { owner: OWNER, client, place }, said) {
+                MayAnswer::Yes(_) => None,
+                MayAnswer::No(why) => Some(why),
+            };
+            assert_eq!(found, expected, "{goes:?} {client:?} {place:?} {said:?}");
+        };
+        let (inside, outside) = ((Some("chat"), RunPlace::Sandbox), (Some("chat"), RunPlace::Host));
+        for goes in Elicitation::ALL {
+            check(goes, outside, Word::Deny, None);
+            check(goes, inside, Word::AllowAlways, Some(WhyNot::NothingRemembered));
+            for client in [None, Some("other")] {
+                let other = (client, RunPlace::Sandbox);
+                check(goes, other, Word::AllowOnce, Some(WhyNot::OtherClient));
+            }
+        }
+        check(Off, inside, Word::AllowOnce, Some(WhyNot::Elicitation));
+        check(Sandbox, inside, Word::AllowOnce, None);
+        check(Sandbox, outside, Word::AllowOnce, Some(WhyNot::Elicitation));
+        check(Host, inside, Word::AllowOnce, None);
+        check(Host, outside, Word::AllowOnce, None);
     }
 
     #[test]
     fn b24_a_name_from_outside_hides_nothing_and_is_not_long() {
         let client = format!("a\u{202e}{}", "x".repeat(500));
-        let speaker = Speaker::McpClient { client, word: McpWord::Elicited };
+        let goes = Elicitation::Host;
+        let speaker = Speaker::McpClient { client, word: McpWord::Elicited, goes };
         let shown = speaker.to_string();
         assert!(shown.starts_with("the person at `a\\u{202E}xx") && shown.len() < 120, "{shown}");
     }

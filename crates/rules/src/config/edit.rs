@@ -19,8 +19,22 @@ pub enum EditError {
     NoKey,
 }
 
+/// How new keys are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keys {
+    /// Bare where that is allowed: JSON5.
+    Bare,
+    /// Always in quotes, for readers that take comments but nothing else of JSON5.
+    Quoted,
+}
+
 /// Sets the value at `keys` to the JSON5 text `value`, making missing objects on the way.
 pub fn set(text: &str, keys: &[&str], value: &str) -> Result<String, EditError> {
+    set_with(text, keys, value, Keys::Bare)
+}
+
+/// The same, with new keys written as `style` says.
+pub fn set_with(text: &str, keys: &[&str], value: &str, style: Keys) -> Result<String, EditError> {
     json5::parse(value, FileId(0)).map_err(EditError::BadValue)?;
     let parsed = json5::parse(text, FileId(0)).map_err(EditError::Broken)?;
     let Some((last, parents)) = keys.split_last() else { return Err(EditError::NoKey) };
@@ -36,9 +50,9 @@ pub fn set(text: &str, keys: &[&str], value: &str) -> Result<String, EditError> 
     // The first missing key gets an object with the rest of the path inside.
     let mut value = value.to_owned();
     for key in keys[depth + 1..].iter().rev() {
-        value = format!("{{ {}: {value} }}", quote(key));
+        value = format!("{{ {}: {value} }}", quote(key, style));
     }
-    checked(insert(text, node, object, (keys[depth], &value)))
+    checked(insert(text, node, object, (&quote(keys[depth], style), &value)))
 }
 
 /// Removes the member at `keys`; a key that is not there is no error.
@@ -84,7 +98,7 @@ fn replace(text: &str, old: &Node, value: &str) -> String {
 
 /// Adds a member after the last one, on a line of its own if the object's members have theirs.
 fn insert(text: &str, node: &Node, object: &Object, (key, value): (&str, &str)) -> String {
-    let member = format!("{}: {value}", quote(key));
+    let member = format!("{key}: {value}");
     // Members are listed in JavaScript's order; the one written last is the one that ends last.
     let Some(last) = object.members().iter().max_by_key(|member| member.node.span.end) else {
         let inside = node.span.start as usize + 1;
@@ -122,8 +136,9 @@ fn blank_length(text: &str) -> usize {
 }
 
 /// A key as it may stand in JSON5: bare if it is a plain word.
-fn quote(key: &str) -> String {
-    let is_plain = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '$')
+fn quote(key: &str, style: Keys) -> String {
+    let is_plain = style == Keys::Bare
+        && key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '$')
         && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'$');
     if is_plain { key.to_owned() } else { super::print::quoted(key) }
 }
@@ -152,6 +167,16 @@ mod tests {
         check_set("{\n  a: 1, // one\n}\n", &["b"], "2", "{\n  a: 1,\n  b: 2, // one\n}\n");
         check_set("{\n  a: 1\n}\n", &["b", "c-d"], "2", "{\n  a: 1,\n  b: { \"c-d\": 2 }\n}\n");
         check_set("{a: {b: 1}}", &["a", "b"], "[]", "{a: {b: []}}");
+    }
+
+    #[test]
+    fn new_keys_are_quoted_for_those_who_need_it() {
+        let set = |text: &str, keys: &[&str]| set_with(text, keys, "1", Keys::Quoted).unwrap();
+        assert_eq!(set("{}", &["a"]), "{\"a\": 1}");
+        assert_eq!(
+            set("{\"a\": {}} // x", &["a", "b", "c"]),
+            "{\"a\": {\"b\": { \"c\": 1 }}} // x"
+        );
     }
 
     #[test]

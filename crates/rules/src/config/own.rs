@@ -3,12 +3,15 @@
 //! Everything in it is optional. It has the same layers (`defaults`, then `agents.<id>`), and
 //! `backend` may stand in either file.
 
+use std::time::Duration;
+
 use super::include::ConfigFiles;
 use super::json5;
 use super::load::{self, Finding, Invalid, LoadError};
 use super::schema::{self, keys};
 use super::setting::{Layer, Origin, Setting};
 use super::tree::{At, FileId, Node, Value};
+use crate::approval::resolver::Elicitation;
 use crate::container::WorkspaceLabel;
 use crate::ids::AgentId;
 use crate::workspace::removal::{RemovalPolicy, Removed};
@@ -32,12 +35,15 @@ pub struct OwnSettings {
     pub env_allow: Setting<Vec<String>>,
     /// Commands of an agent are asked about in the sandbox too.
     pub ask_in_sandbox: Setting<bool>,
+    pub approvals: ApprovalSettings,
     /// `tools.exec` and `tools.fs` widen a profile, as the reference's older release does.
     pub implicit_tool_grants: Setting<bool>,
     pub native: NativeSettings,
     pub docker: DockerSettings,
     /// When the sandbox of a session is made.
     pub start: Setting<Start>,
+    /// Doors that live long make pens ahead.
+    pub ahead: Setting<bool>,
     /// What becomes of private workspaces.
     pub workspaces: RemovalPolicy,
 }
@@ -65,6 +71,18 @@ impl Start {
         Self::ALL.into_iter().find(|known| known.as_str() == text)
     }
 }
+
+/// `approvals`: how people are asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalSettings {
+    /// How long a person has to answer.
+    pub timeout: Setting<Duration>,
+    /// How far the word goes that an MCP client passes on.
+    pub elicitation: Setting<Elicitation>,
+}
+
+/// The reference's two minutes.
+const APPROVAL_SECONDS: u64 = 120;
 
 /// `native`: what only native pens have.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -142,6 +160,7 @@ impl OwnConfig {
                 || Setting::new(false, Origin::built_in("defaults.askInSandbox")),
                 |(at, origin)| Setting::new(at.node.as_bool() != Some(false), origin),
             );
+        let approvals = approvals(&layers);
         let implicit_tool_grants = pick("implicitToolGrants")
             .and_then(|(at, origin)| Some(Setting::new(at.node.as_bool()?, origin)))
             .unwrap_or_else(|| {
@@ -164,18 +183,50 @@ impl OwnConfig {
         let start = pick("start")
             .and_then(|(at, origin)| Some(Setting::new(Start::parse(at.node.as_str()?)?, origin)))
             .unwrap_or_else(|| Setting::new(Start::Lazy, Origin::built_in("defaults.start")));
+        // Whatever is written there and is no plain `true` makes nothing ahead.
+        let ahead = pick("ahead").map_or_else(
+            || Setting::new(true, Origin::built_in("defaults.ahead")),
+            |(at, origin)| Setting::new(at.node.as_bool() == Some(true), origin),
+        );
         let workspaces = removal(&layers);
         OwnSettings {
             backend,
             env_allow,
             ask_in_sandbox,
+            approvals,
             implicit_tool_grants,
             native,
             docker,
             start,
+            ahead,
             workspaces,
         }
     }
+}
+
+/// `approvals`.
+fn approvals(layers: &[(Layer, Option<At<'_>>)]) -> ApprovalSettings {
+    let timeout = pick_in(layers, "approvals", "timeoutSec").and_then(|(at, origin)| {
+        // Nobody can answer within no time at all, so that is a second.
+        let seconds = whole(at.node.as_number()?).max(1);
+        Some(Setting::new(Duration::from_secs(seconds), origin))
+    });
+    let usual = || {
+        let origin = Origin::built_in("defaults.approvals.timeoutSec");
+        Setting::new(Duration::from_secs(APPROVAL_SECONDS), origin)
+    };
+    let elicitation = pick_in(layers, "approvals", "elicitation").map_or_else(
+        || {
+            let origin = Origin::built_in("defaults.approvals.elicitation");
+            Setting::new(Elicitation::Sandbox, origin)
+        },
+        // What cannot be read is nobody's word.
+        |(at, origin)| {
+            let word = at.node.as_str().and_then(Elicitation::parse);
+            Setting::new(word.unwrap_or(Elicitation::Off), origin)
+        },
+    );
+    ApprovalSettings { timeout: timeout.unwrap_or_else(usual), elicitation }
 }
 
 /// `workspaces`.

@@ -381,7 +381,10 @@ impl<'a> ContainerBuilder<'a> {
             })?;
         }
         let workdir = self.layout.workdir();
-        let others: Vec<&str> = mounts.iter().skip(1).map(|mount| mount.target.as_str()).collect();
+        // The skills stand below the workspace on purpose.
+        let skills = self.layout.skills_mount();
+        let others = mounts.iter().skip(1).filter(|mount| Some(*mount) != skills.as_ref());
+        let others: Vec<&str> = others.map(|mount| mount.target.as_str()).collect();
         shape::workdir(workdir, &others).map_err(|problem| {
             let problem = SpecProblem::Workdir { workdir: workdir.to_owned(), problem };
             refused(problem, self.workdir.as_ref())

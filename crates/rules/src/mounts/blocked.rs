@@ -3,7 +3,7 @@
 //! A source is stopped if it is a blocked path, lies below one, or *holds* one: binding `/var`
 //! hands out `/var/run/docker.sock` just as well as naming it.
 
-use crate::host_files::{EntryKind, FactError, HostFiles, real_path};
+use crate::host_files::{Entry, EntryKind, FactError, HostFiles, real_path};
 use crate::posix;
 
 /// System places, in the order in which they are named in a refusal. The sockets are below other
@@ -101,21 +101,57 @@ pub struct Blocklist {
     private: Vec<String>,
     /// What of the private directories is the session's own.
     own: Vec<String>,
-    start_files: Vec<String>,
+    start_files: Vec<Place>,
 }
 
+/// Something that is blocked with all that lies below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
-    path: String,
-    parents: Parents,
+enum Place {
+    /// This path, and what holds it.
+    One(String),
+    /// These names in a directory, and what holds one of `held`. Several hundred paths on a machine of a few
+    /// accounts, so none is written down.
+    Names { directory: String, names: &'static [&'static str], held: Held },
 }
 
-/// Whether what holds a blocked path is blocked as well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Parents {
-    Blocked,
-    /// Nothing is there to be handed out.
-    Free,
+/// Which names of a directory are there to be handed out with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Held {
+    All,
+    These(Vec<&'static str>),
+}
+
+impl Place {
+    /// The path that `source` is, or lies below.
+    fn over(&self, source: &str) -> Option<String> {
+        match self {
+            Self::One(path) => posix::is_inside(path, source).then(|| path.clone()),
+            Self::Names { directory, names, held: _ } => {
+                let name = posix::relative(directory, source)?.split('/').next()?;
+                names.contains(&name).then(|| posix::join(directory, name))
+            }
+        }
+    }
+
+    /// The path that `source` is, or holds.
+    fn held_by(&self, source: &str) -> Option<String> {
+        match self {
+            Self::One(path) => posix::is_inside(source, path).then(|| path.clone()),
+            Self::Names { directory, names, held } => {
+                let held = match held {
+                    Held::All => names,
+                    Held::These(held) => held.as_slice(),
+                };
+                let name = if posix::is_inside(source, directory) {
+                    held.first()
+                } else {
+                    let name = posix::relative(directory, source)?;
+                    held.iter().find(|held| **held == name)
+                };
+                name.map(|name| posix::join(directory, name))
+            }
+        }
+    }
 }
 
 /// How a source touches a blocked path.
@@ -167,36 +203,23 @@ impl Blocklist {
     /// Collects the paths. Where a credential directory is a link (`~/.ssh` to an encrypted volume),
     /// the place it leads to is blocked as well. Relative homes and paths are passed over.
     pub fn resolve(known: &KnownPlaces, files: &impl HostFiles) -> Self {
-        let always = |path: String| Place { path, parents: Parents::Blocked };
-        let mut places: Vec<Place> = SYSTEM.iter().map(|&path| always(path.to_owned())).collect();
+        let one = |path: &&str| Place::One((*path).to_owned());
+        let mut places: Vec<Place> = SYSTEM.iter().map(one).collect();
         let homes: Vec<String> = absolute(&known.homes).collect();
-        let service_homes: Vec<String> = absolute(&known.service_homes).collect();
-        let keys = homes.iter().flat_map(|home| names_in(home, CREDENTIALS));
-        for path in keys.chain(absolute(&known.guarded)) {
-            places.extend(with_real(path, files).map(always));
+        let mut start_files = Vec::new();
+        for home in &homes {
+            look_in(home, CREDENTIALS, Owner::Person, files, &mut places);
+            // A service has no shell that would read its own.
+            look_in(home, START_FILES, Owner::Person, files, &mut start_files);
         }
-        for path in service_homes.iter().flat_map(|home| names_in(home, CREDENTIALS)) {
-            // Walked from the root first, so that whoever remembers knows what is missing.
-            let found: Vec<String> = with_real(path.clone(), files).collect();
-            let parents = match files.entry(&path) {
-                Ok(None) => Parents::Free,
-                // What cannot be looked at may be there.
-                Ok(Some(_)) | Err(_) => Parents::Blocked,
-            };
-            places.extend(found.into_iter().map(|path| Place { path, parents }));
+        for path in absolute(&known.guarded) {
+            places.extend(with_real(path, files).map(Place::One));
         }
-        let private = absolute(&known.private).flat_map(|path| with_real(path, files));
-        // A service has no shell that would read its own.
-        let start_files = homes
-            .iter()
-            .flat_map(|home| names_in(home, START_FILES))
-            .flat_map(|path| with_real(path, files));
-        Self {
-            places,
-            private: private.collect(),
-            own: Vec::new(),
-            start_files: start_files.collect(),
+        for home in absolute(&known.service_homes) {
+            look_in(&home, CREDENTIALS, Owner::Service, files, &mut places);
         }
+        let private = absolute(&known.private).flat_map(|path| with_real(path, files)).collect();
+        Self { places, private, own: Vec::new(), start_files }
     }
 
     /// Lets a session see these directories of its own, as far as they lie in private ones.
@@ -209,13 +232,22 @@ impl Blocklist {
         self
     }
 
+    /// The same with more directories of its own.
+    #[must_use]
+    pub(super) fn and_own(self, own: &[String]) -> Self {
+        let known = self.own.clone();
+        let mut list = self.with_own(own);
+        list.own.extend(known);
+        list
+    }
+
     /// The list that workspaces are held to: root keeps its workspaces at home like everyone else, so
     /// of that home only what every home hides is blocked.
     pub(super) fn for_workspaces(&self) -> Self {
         let mut list = self.clone();
-        list.places.retain(|place| place.path != ROOTS_HOME);
-        let keys = names_in(ROOTS_HOME, CREDENTIALS);
-        list.places.extend(keys.map(|path| Place { path, parents: Parents::Blocked }));
+        list.places.retain(|place| !matches!(place, Place::One(path) if path == ROOTS_HOME));
+        let (directory, names) = (ROOTS_HOME.to_owned(), CREDENTIALS);
+        list.places.push(Place::Names { directory, names, held: Held::All });
         list
     }
 
@@ -224,20 +256,19 @@ impl Blocklist {
         if source == "/" {
             return Some(Hit::covers("/"));
         }
-        let below = |path: &&str| posix::is_inside(path, source);
-        let mut paths = self.places.iter().map(|place| place.path.as_str());
-        if let Some(path) = paths.find(below) {
+        if let Some(path) = self.places.iter().find_map(|place| place.over(source)) {
+            return Some(Hit { touch: Touch::Targets, path });
+        }
+        let mut private = self.private.iter();
+        let over = |path: &&String| posix::is_inside(path, source) && !self.is_own(path, source);
+        if let Some(path) = private.find(over) {
             return Some(Hit::targets(path));
         }
-        let private = self.private.iter().map(String::as_str);
-        if let Some(path) = private.clone().find(|path| below(path) && !self.is_own(path, source)) {
-            return Some(Hit::targets(path));
-        }
-        let blocked = self.places.iter().filter(|place| place.parents == Parents::Blocked);
-        let blocked = blocked.map(|place| place.path.as_str());
-        let mut held = ALL_HOMES.iter().copied().chain(blocked).chain(private);
-        let holds = held.find(|path| posix::is_inside(source, path));
-        holds.map(Hit::covers).or_else(|| unknown_home(source))
+        let held = |path: &str| posix::is_inside(source, path).then(|| path.to_owned());
+        let path = (ALL_HOMES.iter().find_map(|homes| held(homes)))
+            .or_else(|| self.places.iter().find_map(|place| place.held_by(source)))
+            .or_else(|| self.private.iter().find_map(|private| held(private)));
+        path.map(|path| Hit { touch: Touch::Covers, path }).or_else(|| unknown_home(source))
     }
 
     /// Says whether a source is named like a container engine's socket.
@@ -268,12 +299,12 @@ impl Blocklist {
 
     /// The file that a source is, or holds, and that programs on the host take commands from.
     pub(super) fn start_file(&self, source: &str) -> Option<String> {
-        let known = self.start_files.iter().find(|path| posix::is_inside(source, path));
+        let known = self.start_files.iter().find_map(|place| place.held_by(source));
         let in_unknown_home = || {
             let is_home = ALL_HOMES.contains(&posix::parent(posix::parent(source)));
             (is_home && START_FILES.contains(&posix::basename(source))).then(|| source.to_owned())
         };
-        known.cloned().or_else(in_unknown_home)
+        known.or_else(in_unknown_home)
     }
 
     /// Says whether a source in the private directory `private` is the session's.
@@ -306,6 +337,55 @@ fn absolute(paths: &[String]) -> impl Iterator<Item = String> {
 
 fn names_in(home: &str, names: &'static [&str]) -> impl Iterator<Item = String> {
     names.iter().map(move |name| posix::join(home, name))
+}
+
+/// Whose home it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Person,
+    /// What is not there now is nothing that its home would hand out.
+    Service,
+}
+
+/// Adds names in a home and what they lead to. The home is walked once and its names are asked for together:
+/// there are many homes on a machine, and nearly every name is missing in nearly every one.
+fn look_in(
+    home: &str,
+    names: &'static [&str],
+    owner: Owner,
+    files: &impl HostFiles,
+    places: &mut Vec<Place>,
+) {
+    let mut add = |directory: &str, held: &Held| {
+        let (directory, held) = (directory.to_owned(), held.clone());
+        places.push(Place::Names { directory, names, held });
+    };
+    let Ok(real_home) = real_path(files, home) else {
+        // Nobody can tell where it is: each name counts as it stands.
+        return add(home, &Held::All);
+    };
+    let mut led_to = Vec::new();
+    let mut there = Vec::new();
+    for (&name, found) in names.iter().zip(files.entries(&real_home, names)) {
+        match found {
+            Ok(None) => continue,
+            Ok(Some(Entry { kind: EntryKind::Symlink { .. }, .. })) => {
+                led_to.extend(real_path(files, &posix::join(home, name)).ok());
+            }
+            // What cannot be looked at may be there.
+            Ok(Some(_)) | Err(_) => {}
+        }
+        there.push(name);
+    }
+    let held = match owner {
+        Owner::Person => Held::All,
+        Owner::Service => Held::These(there),
+    };
+    if real_home != home {
+        add(&real_home, &held);
+    }
+    add(home, &held);
+    places.extend(led_to.into_iter().map(Place::One));
 }
 
 /// Where a path leads, if that is elsewhere, and the path. In a home that we may not search nobody
@@ -458,5 +538,79 @@ mod tests {
         }
         check("/srv/config", Some((Touch::Covers, "/srv/config/openclaw.json")));
         check("/srv/config/workspace", None);
+    }
+
+    /// Every path written down, one by one: what the list stands for.
+    fn spelled_out(known: &KnownPlaces, files: &FileTable) -> Vec<(String, bool)> {
+        let mut paths: Vec<(String, bool)> =
+            SYSTEM.iter().map(|&path| (path.to_owned(), true)).collect();
+        for home in absolute(&known.homes) {
+            let keys =
+                CREDENTIALS.iter().flat_map(|name| with_real(posix::join(&home, name), files));
+            paths.extend(keys.map(|path| (path, true)));
+        }
+        for home in absolute(&known.service_homes) {
+            for path in CREDENTIALS.iter().map(|name| posix::join(&home, name)) {
+                let real = real_path(files, posix::parent(&path)).unwrap();
+                let name = posix::basename(&path);
+                let is_there = files.entry(&posix::join(&real, name)).unwrap().is_some();
+                paths.extend(with_real(path, files).map(|path| (path, is_there)));
+            }
+        }
+        paths
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn the_list_is_what_it_stands_for(
+            homes in proptest::collection::vec(0_usize..6, 0..3),
+            services in proptest::collection::vec(0_usize..6, 0..3),
+            entries in proptest::collection::vec((0_usize..6, 0_usize..4, 0_usize..7), 0..6),
+        ) {
+            const HOMES: [&str; 6] = ["/h/a", "/h/a/.ssh/b", "/s", "/", "/h/l", "/h/none"];
+            const NAMES: [&str; 4] = [".ssh", ".aws", ".x", ".netrc"];
+            let mut files = FileTable::new().with_link("/h/l", "/s/real");
+            for (home, name, kind) in entries {
+                let path = posix::join(HOMES[home], NAMES[name]);
+                if path.starts_with("/h/l/") {
+                    continue;
+                }
+                files = match kind {
+                    0..4 => files.with_link(&path, HOMES[kind]),
+                    4 => files.with(&path, EntryKind::File),
+                    _ => files.with(&path, EntryKind::Directory),
+                };
+            }
+            let pick = |list: &[usize]| list.iter().map(|&at| HOMES[at].to_owned()).collect();
+            let known = KnownPlaces {
+                homes: pick(&homes),
+                service_homes: pick(&services),
+                ..KnownPlaces::default()
+            };
+            if [&known.homes, &known.service_homes]
+                .into_iter()
+                .flatten()
+                .any(|home| real_path(&files, home).is_err())
+            {
+                return Ok(());
+            }
+            let list = Blocklist::resolve(&known, &files);
+            let spelled = spelled_out(&known, &files);
+            let below = |path: &String| [path.clone(), format!("{path}/x"), format!("{path}x")];
+            let sources = spelled.iter().flat_map(|(path, _)| below(path));
+            let parents = spelled.iter().map(|(path, _)| posix::parent(path).to_owned());
+            for source in sources.chain(parents).chain(["/q".to_owned()]) {
+                let over = spelled.iter().any(|(path, _)| posix::is_inside(path, &source));
+                let held = spelled
+                    .iter()
+                    .any(|(path, is_there)| *is_there && posix::is_inside(&source, path));
+                let touch = match (source.as_str(), over, held) {
+                    ("/", ..) | (_, false, true) => Some(Touch::Covers),
+                    (_, true, _) => Some(Touch::Targets),
+                    (_, false, false) => None,
+                };
+                proptest::prop_assert_eq!(list.hit(&source).map(|hit| hit.touch), touch, "{}", source);
+            }
+        }
     }
 }

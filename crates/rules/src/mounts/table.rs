@@ -6,7 +6,7 @@
 use super::BindSpec;
 use crate::config::sandbox::WorkspaceAccess;
 use crate::posix;
-use crate::workspace::AGENT_MOUNT;
+use crate::workspace::{AGENT_MOUNT, WorkspaceMount};
 
 /// What the sandbox may do with a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub enum MountSource {
     Workspace,
     Agent,
     Bind,
+    /// The host's skills, which nothing may hide.
+    Skills,
 }
 
 impl MountSource {
@@ -42,6 +44,7 @@ impl MountSource {
             Self::Workspace => "workspace",
             Self::Agent => "agent",
             Self::Bind => "bind",
+            Self::Skills => "skills",
         }
     }
 }
@@ -124,6 +127,18 @@ impl MountTable {
             container_root(entry.split_once(':').map_or(entry.as_str(), |(path, _)| path))
         });
         Self { workspace_root, workdir, mounts, tmpfs: tmpfs.collect() }
+    }
+
+    /// The same with the host's skills in it, if they are mounted.
+    #[must_use]
+    pub fn with_skills(mut self, mount: Option<WorkspaceMount>) -> Self {
+        self.mounts.extend(mount.map(|mount| Mount {
+            host_root: posix::normalize(&mount.source),
+            container_root: container_root(&mount.target),
+            access: mount.access,
+            source: MountSource::Skills,
+        }));
+        self
     }
 
     pub fn mounts(&self) -> &[Mount] {

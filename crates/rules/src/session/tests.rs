@@ -115,7 +115,7 @@ fn explain_finds_the_session_that_a_call_would_run_in() {
     explained(
         TWO_AGENTS,
         ["beta", "t:group:1"],
-        ("beta", "t:group:1", "agent:beta:main", SessionKind::Other),
+        ("beta", "agent:beta:t:group:1", "agent:beta:main", SessionKind::Other),
     );
     explained(GLOBAL, ["", ""], ("alpha", "global", "global", SessionKind::Main));
     explained(GLOBAL, ["", "global"], ("alpha", "global", "global", SessionKind::Main));
@@ -135,6 +135,25 @@ fn explain_refuses_flags_that_contradict_each_other() {
         owner: AgentId::normalize("alpha"),
     };
     assert_eq!(resolve_for_explain(&config(PLAIN), flags), Err(expected));
+}
+
+#[test]
+fn two_agents_never_share_a_session_by_a_name_without_an_agent() {
+    use SessionKind::Other;
+    let main = |agent: &'static str| match agent {
+        "alpha" => "agent:alpha:main",
+        _ => "agent:beta:main",
+    };
+    for (agent, session, key) in [
+        // The default agent's, as the reference has it.
+        ("alpha", "group:1", "group:1"),
+        ("beta", "group:1", "agent:beta:group:1"),
+        ("beta", ":", "agent:beta::"),
+        ("beta", "agent:beta:x", "agent:beta:x"),
+        ("beta", "global", "global"),
+    ] {
+        explained(TWO_AGENTS, [agent, session], (agent, key, main(agent), Other));
+    }
 }
 
 proptest! {

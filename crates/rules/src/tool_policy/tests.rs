@@ -138,6 +138,28 @@ fn sandboxed_sessions_pass_a_gate_of_their_own() {
 }
 
 #[test]
+fn b28_a_tool_that_a_door_switched_on_is_closed_by_what_a_person_wrote_alone() {
+    let is_open = |text: &str| {
+        let layers = Layers::resolve(&config(text), &sandboxed());
+        decide_switched(&layers, &Tool::core("sandbox_list")).is_allowed()
+    };
+    assert!(is_open("{}"));
+    assert!(is_open("{tools:{deny:['exec']}}"));
+    assert!(is_open("{tools:{allow:['sandbox_*']}}"));
+    for closed in [
+        "{tools:{deny:['sandbox_list']}}",
+        "{tools:{deny:['*']}}",
+        "{tools:{allow:['exec']}}",
+        "{tools:{profile:'minimal'}}",
+        "{tools:{sandbox:{tools:{deny:['sandbox_list']}}}}",
+        "{tools:{sandbox:{tools:{allow:['exec']}}}}",
+        "{agents:{list:[{id:'w',tools:{deny:['sandbox_*']}}]}}",
+    ] {
+        assert!(!is_open(closed), "{closed}");
+    }
+}
+
+#[test]
 fn a_read_only_workspace_has_no_writing_tools() {
     let blocked = Some("sandbox.workspaceAccess");
     let session = Session { placement: sandbox(WorkspaceAccess::ReadOnly), ..host() };

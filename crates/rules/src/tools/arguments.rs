@@ -8,10 +8,12 @@ use super::edit::Edit;
 use super::schema::{self, Parameter, Schema};
 
 mod commands;
+mod web;
 
 pub use commands::{
     Aim, ExecCall, Keys, ProcessAction, ProcessCall, Startup, Terminal, parse_exec, parse_process,
 };
+pub use web::{FetchCall, parse_fetch};
 
 /// An argument: what JSON can say.
 #[derive(Debug, Clone, PartialEq)]

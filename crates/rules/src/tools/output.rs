@@ -60,7 +60,12 @@ impl Tail {
     }
 
     fn add(&mut self, text: &str) {
-        self.text.extend(text.chars().filter(|character| is_shown(*character)));
+        // Nearly all output is plain, and a command may write gigabytes of it.
+        if text.bytes().all(is_plain) {
+            self.text.push_str(text);
+        } else {
+            self.text.extend(text.chars().filter(|character| is_shown(*character)));
+        }
         // Now and then only: cutting moves what is kept.
         if self.text.len() > self.most.saturating_mul(5) {
             self.cut();
@@ -96,8 +101,14 @@ fn start_of_last(text: &str, most: usize) -> usize {
     }
     match most.checked_sub(1) {
         None => text.len(),
+        Some(_) if text.is_ascii() => text.len() - most,
         Some(before) => text.char_indices().rev().nth(before).map_or(0, |(index, _)| index),
     }
+}
+
+/// A byte that is a character by itself, and one that is shown.
+const fn is_plain(byte: u8) -> bool {
+    matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~')
 }
 
 /// Whether a character may be shown: neither a control character but for tab and line ends, nor one without a shape.

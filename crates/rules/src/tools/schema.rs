@@ -4,6 +4,7 @@ use super::{BuiltTool, FileTool};
 use super::{listing, read, search};
 
 mod commands;
+mod web;
 
 /// One tool as it is offered to a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,6 +218,7 @@ pub const fn of_built(tool: BuiltTool) -> &'static Schema {
         BuiltTool::File(tool) => of(tool),
         BuiltTool::Exec => &commands::EXEC,
         BuiltTool::Process => &commands::PROCESS,
+        BuiltTool::WebFetch => &web::FETCH,
     }
 }
 

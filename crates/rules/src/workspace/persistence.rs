@@ -74,6 +74,11 @@ pub fn places(layout: &Layout, scope: Scope) -> Vec<Kept> {
     match layout.access() {
         WorkspaceAccess::ReadWrite => {
             kept.push(Kept { at, host: host(mounted), lasts: Lasts::ForGood });
+            kept.extend(layout.skills_mount().map(|mount| Kept {
+                at: mount.target,
+                host: Some(mount.source),
+                lasts: Lasts::ReadOnly,
+            }));
         }
         WorkspaceAccess::None => {
             let skills = format!("{}/skills", at.trim_end_matches('/'));

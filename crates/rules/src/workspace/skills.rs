@@ -67,6 +67,14 @@ impl SourceKind {
             Self::Workspace => "workspace",
         }
     }
+
+    /// Whether no agent's workspace holds it: an agent that writes its own workspace does not choose what is there.
+    pub const fn is_of_host(self) -> bool {
+        match self {
+            Self::Extra | Self::Managed | Self::Personal => true,
+            Self::AgentPersonal | Self::Workspace => false,
+        }
+    }
 }
 
 /// Whether the tool `read` may be called, with the words of the tool policy.

@@ -3,19 +3,18 @@
 //! Targets are resolved by the kernel beneath the new root, so no link that an earlier step brought in can
 //! place a later mount outside. Every mount has its flags before it is attached.
 
-use std::collections::VecDeque;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clawpen_os::beneath::{self, Kind, Open, Place};
 use clawpen_os::mounts::{self, Extent, FsOption, Mount, MountFlags};
 use clawpen_wire::pen::{Credentials, MakePlan, MountStep};
 
 use crate::faults;
-use crate::make;
+use crate::make::{self, Trees};
 use crate::report::{Failure, Step as _};
 
 /// Room for mount points and the few files that the spec writes; all else is mounted.
@@ -26,14 +25,15 @@ pub(super) fn build(
     plan: &MakePlan,
     user: &Credentials,
     host: OwnedFd,
-    trees: VecDeque<Mount>,
+    trees: Trees,
 ) -> Result<OwnedFd, Failure> {
     let options = [FsOption::Text("size", ROOT_BYTES), FsOption::Text("mode", "0755")];
     let root = Mount::new_filesystem("tmpfs", &options, MountFlags::NO_SUID | MountFlags::NO_DEV)
         .step("make the root's file system")?;
     // On top of the host's root. Our own root stays below it, so host paths still lead to the host.
     root.attach(host.as_fd(), Path::new("")).step("attach the root's file system")?;
-    let mut builder = Builder { root: root.into_fd(), host, user, trees, cover: None };
+    let root = root.into_fd();
+    let mut builder = Builder { root, host, user, trees, cover: None, parent: None };
     for step in &plan.root {
         builder.take(step)?;
     }
@@ -44,20 +44,26 @@ struct Builder<'a> {
     root: OwnedFd,
     host: OwnedFd,
     user: &'a Credentials,
-    trees: VecDeque<Mount>,
+    trees: Trees,
     /// The empty directory that lies over the first masked one, to be laid over the others.
     cover: Option<OwnedFd>,
+    /// The directory that the last file or link was made in: many come one after the other. Forgotten with
+    /// every other step, which may mount something there.
+    parent: Option<(PathBuf, OwnedFd)>,
 }
 
 impl Builder<'_> {
     fn take(&mut self, step: &MountStep) -> Result<(), Failure> {
+        if !matches!(step, MountStep::File { .. } | MountStep::Symlink { .. }) {
+            self.parent = None;
+        }
         match step {
             MountStep::Directory { target, permissions } => self.directory(target, *permissions),
             MountStep::Tmpfs { target, size, inodes, permissions, flags } => {
                 self.tmpfs(target, [*size, *inodes], *permissions, make::bind_flags(*flags))
             }
             MountStep::Bind { target, .. } | MountStep::Device { target, .. } => {
-                let tree = self.trees.pop_front().ok_or_else(|| {
+                let tree = self.trees.next()?.ok_or_else(|| {
                     Failure::new(format!(
                         "the maker handed nothing over for `{}`",
                         target.display()
@@ -95,7 +101,7 @@ impl Builder<'_> {
             }
             MountStep::Symlink { target, to } => {
                 let (parent, name) = self.parent(target)?;
-                beneath::symlink(to.as_os_str(), Place { directory: parent.as_fd(), name: &name })
+                beneath::symlink(to.as_os_str(), Place { directory: parent, name })
                     .step_with(|| format!("make the link `{}`", target.display()))
             }
             MountStep::Mask { target } => self.mask(target),
@@ -147,11 +153,11 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn file(&self, target: &Path, contents: &[u8], permissions: u32) -> Result<(), Failure> {
+    fn file(&mut self, target: &Path, contents: &[u8], permissions: u32) -> Result<(), Failure> {
         let write = || format!("write `{}`", target.display());
         let (parent, name) = self.parent(target)?;
         let how = Open::CreateNew { mode: permissions & 0o777 };
-        let file = beneath::open(parent.as_fd(), Path::new(&name), how).step_with(write)?;
+        let file = beneath::open(parent, Path::new(name), how).step_with(write)?;
         File::from(file).write_all(contents).step_with(write)
     }
 
@@ -209,16 +215,16 @@ impl Builder<'_> {
     }
 
     /// Makes the mount point if it is missing, of the kind that the mount needs, and attaches.
-    fn place(&self, mount: &Mount, target: &Path) -> Result<(), Failure> {
+    fn place(&mut self, mount: &Mount, target: &Path) -> Result<(), Failure> {
         let attach = || format!("mount `{}`", target.display());
         let kind = beneath::stat(mount.as_fd()).step_with(attach)?.kind;
         let there = if kind == Kind::Directory {
             beneath::make_directories(self.root(), target, 0o755)
         } else {
             let (parent, name) = self.parent(target)?;
-            match beneath::open(parent.as_fd(), Path::new(&name), Open::CreateNew { mode: 0o644 }) {
+            match beneath::open(parent, Path::new(name), Open::CreateNew { mode: 0o644 }) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    beneath::open(parent.as_fd(), Path::new(&name), Open::Handle)
+                    beneath::open(parent, Path::new(name), Open::Handle)
                 }
                 made => made,
             }
@@ -227,13 +233,20 @@ impl Builder<'_> {
     }
 
     /// The directory that `target` lies in, made if it is missing, and the last name.
-    fn parent(&self, target: &Path) -> Result<(OwnedFd, OsString), Failure> {
+    fn parent<'a>(&mut self, target: &'a Path) -> Result<(BorrowedFd<'_>, &'a OsStr), Failure> {
         let make = || format!("make the parent of `{}`", target.display());
         let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
             return Err(Failure::new(format!("`{}` has no parent", target.display())));
         };
-        let parent = beneath::make_directories(self.root(), parent, 0o755).step_with(make)?;
-        Ok((parent, name.to_owned()))
+        let known = match self.parent.take() {
+            Some(known) if known.0 == parent => self.parent.insert(known),
+            _ => {
+                let directory =
+                    beneath::make_directories(self.root.as_fd(), parent, 0o755).step_with(make)?;
+                self.parent.insert((parent.to_owned(), directory))
+            }
+        };
+        Ok((known.1.as_fd(), name))
     }
 
     fn root(&self) -> BorrowedFd<'_> {

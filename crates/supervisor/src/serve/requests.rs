@@ -8,7 +8,7 @@ use clawpen_os::pty::{self, Size};
 use clawpen_wire::supervisor::frame::Inbox;
 use clawpen_wire::supervisor::{
     CONTROL, ErrorCode, Event, Failed, Hello, OLDEST_VERSION, ProcessId, ProcessList, Reach,
-    Request, TtySize, VERSION, Welcome, Written, limits,
+    Request, TtySize, Welcome, Written, limits,
 };
 
 use super::connection::Channel;
@@ -87,10 +87,11 @@ impl Server {
 
     fn hello(&mut self, id: ConnectionId, hello: &Hello) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let version = hello.newest.min(VERSION);
+        let newest = if self.sealed { faults::sealed_version() } else { faults::open_version() };
+        let version = hello.newest.min(newest);
         if version < hello.oldest || version < OLDEST_VERSION {
             let what = format!(
-                "this supervisor speaks {OLDEST_VERSION} to {VERSION}, the host {} to {}",
+                "this supervisor speaks {OLDEST_VERSION} to {newest}, the host {} to {}",
                 hello.oldest, hello.newest
             );
             return connection.fail(CONTROL, failed(ErrorCode::Version, what));

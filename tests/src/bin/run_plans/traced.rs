@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use clawpen_engine::host_exec::{self, Limits};
+use clawpen_engine::host_exec::{self, Errors, Limits, Unseen};
 use clawpen_engine::program_files::{RealPrograms, Writers};
 use clawpen_os::landlock::{self, Access, Ruleset};
 use clawpen_os::process as os;
@@ -39,7 +39,8 @@ pub(super) fn serve(words: &[String]) -> Result<()> {
     ]);
     // Only the directory itself is the agent's; it runs as somebody who owns nothing else.
     let programs = RealPrograms::new(Writers::of_process(vec![directory.clone()]));
-    let limits = Limits { time: Duration::from_millis(800), output_bytes: 1 << 14 };
+    let errors = Errors::Apart;
+    let limits = Limits { time: Duration::from_millis(800), output_bytes: 1 << 14, errors };
     let mut output = std::io::stdout();
     for line in std::io::stdin().lock().lines() {
         let text: String = serde_json::from_str(&line?)?;
@@ -47,7 +48,7 @@ pub(super) fn serve(words: &[String]) -> Result<()> {
         writeln!(output, "{}", plan.as_ref().map_or(Value::Null, shape))?;
         output.flush()?;
         if let Some(plan) = plan {
-            let ended = host_exec::run(&plan, &programs, limits);
+            let ended = host_exec::run(&plan, &programs, limits, &mut Unseen);
             let ended =
                 ended.map_or_else(|error| format!("{error:#}"), |run| format!("{:?}", run.end));
             writeln!(output, "{}", json!(ended))?;

@@ -1,20 +1,23 @@
 //! `clawpen mcp install`: one entry in a client's config file, the rest of it untouched.
 //!
-//! A file that cannot be read as what it should be is left alone, and the entry is shown to be put in by hand. What was
-//! there before is kept beside it.
+//! A file that the client itself could not read is left alone, and the entry is shown to be put in by hand. What was there
+//! before is kept beside it.
+
+mod entry;
 
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::super::CommandError;
 use crate::args::Format;
 use crate::args::mcp::{Client, InstallArgs};
 use crate::exit::Outcome;
 use crate::output::{Output, safe};
+use entry::Entry;
 
 pub(super) fn run(args: &InstallArgs, output: &Output) -> Result<Outcome, CommandError> {
     let question = |what: &str| CommandError::Question { what: what.to_owned() };
@@ -40,12 +43,11 @@ pub(super) fn run(args: &InstallArgs, output: &Output) -> Result<Outcome, Comman
         }
     };
     let entry = Entry { client: args.client, name: &args.name, program, words: words(args) };
-    let text = entry.merged_with(old.as_deref()).map_err(|problem| CommandError::Question {
-        what: format!(
-            "{} {problem}; it was left as it is. Put this in by hand:\n{}",
-            safe(&place.to_string_lossy()),
-            entry.shown()
-        ),
+    let text = entry.merged_with(old.as_deref()).map_err(|problem| {
+        output.note("Put this in by hand:");
+        entry.shown().lines().for_each(|line| output.note(&safe(line)));
+        let place = safe(&place.to_string_lossy());
+        CommandError::Question { what: format!("{place} {problem}; it was left as it is") }
     })?;
     let is_new = old.as_deref() != Some(text.as_str());
     let backup = match (&old, args.dry_run || !is_new) {
@@ -118,116 +120,25 @@ fn words(args: &InstallArgs) -> Vec<String> {
 fn place(args: &InstallArgs, home: &Path, here: &Path) -> PathBuf {
     match (args.client, args.user) {
         (Client::Claude, false) => here.join(".mcp.json"),
-        (Client::Claude, true) => home.join(".claude.json"),
-        // It has one for the user only.
-        (Client::Codex, _) => std::env::var_os("CODEX_HOME")
-            .map_or_else(|| home.join(".codex"), PathBuf::from)
-            .join("config.toml"),
+        (Client::Claude, true) => {
+            variable("CLAUDE_CONFIG_DIR").unwrap_or_else(|| home.to_owned()).join(".claude.json")
+        }
+        // One of a project it reads only once the project is trusted; the user's own it always does.
+        (Client::Codex, _) => {
+            variable("CODEX_HOME").unwrap_or_else(|| home.join(".codex")).join("config.toml")
+        }
         (Client::Cursor, false) => here.join(".cursor/mcp.json"),
         (Client::Cursor, true) => home.join(".cursor/mcp.json"),
         (Client::Vscode, false) => here.join(".vscode/mcp.json"),
-        (Client::Vscode, true) => home.join(".config/Code/User/mcp.json"),
+        (Client::Vscode, true) => variable("XDG_CONFIG_HOME")
+            .unwrap_or_else(|| home.join(".config"))
+            .join("Code/User/mcp.json"),
     }
 }
 
-/// What is to be in the file.
-struct Entry<'a> {
-    client: Client,
-    name: &'a str,
-    program: String,
-    words: Vec<String>,
-}
-
-impl Entry<'_> {
-    /// The key that holds the servers, for clients that speak JSON.
-    const fn holder(&self) -> Option<&'static str> {
-        match self.client {
-            Client::Claude | Client::Cursor => Some("mcpServers"),
-            Client::Vscode => Some("servers"),
-            Client::Codex => None,
-        }
-    }
-
-    fn json(&self) -> Value {
-        json!({ "type": "stdio", "command": self.program, "args": self.words })
-    }
-
-    fn toml(&self) -> String {
-        let quoted = |text: &String| Value::String(text.clone()).to_string();
-        let words: Vec<String> = self.words.iter().map(quoted).collect();
-        format!(
-            "[mcp_servers.{}]\ncommand = {}\nargs = [{}]\n",
-            self.name,
-            quoted(&self.program),
-            words.join(", ")
-        )
-    }
-
-    /// The entry alone, for people.
-    fn shown(&self) -> String {
-        match self.holder() {
-            None => self.toml(),
-            Some(holder) => {
-                let shape = json!({ holder: { self.name: self.json() } });
-                serde_json::to_string_pretty(&shape).unwrap_or_default()
-            }
-        }
-    }
-
-    /// The file with the entry in it, or why that cannot be.
-    fn merged_with(&self, old: Option<&str>) -> Result<String, &'static str> {
-        let old = old.unwrap_or_default();
-        let Some(holder) = self.holder() else { return Ok(self.merged_toml(old)) };
-        let mut root = if old.trim().is_empty() {
-            Map::new()
-        } else {
-            match serde_json::from_str(old) {
-                Ok(Value::Object(root)) => root,
-                Ok(_) => return Err("is no JSON object"),
-                Err(_) => return Err("is not plain JSON (comments?)"),
-            }
-        };
-        let servers = root.entry(holder).or_insert_with(|| json!({}));
-        let Value::Object(servers) = servers else { return Err("holds no object of servers") };
-        servers.insert(self.name.to_owned(), self.json());
-        let text = serde_json::to_string_pretty(&Value::Object(root)).unwrap_or_default();
-        Ok(format!("{text}\n"))
-    }
-
-    /// The table at its old place, or at the end. Everything else stays byte for byte.
-    fn merged_toml(&self, old: &str) -> String {
-        let header = format!("[mcp_servers.{}]", self.name);
-        let below = format!("[mcp_servers.{}.", self.name);
-        let mut kept = String::new();
-        let mut is_ours = false;
-        let mut is_placed = false;
-        for line in old.split_inclusive('\n') {
-            let start = line.trim_start();
-            if start.starts_with('[') {
-                is_ours = start.starts_with(&header) || start.starts_with(&below);
-                if is_ours && !is_placed {
-                    is_placed = true;
-                    kept.push_str(&self.toml());
-                    kept.push('\n');
-                }
-            }
-            if !is_ours {
-                kept.push_str(line);
-            }
-        }
-        if !is_placed {
-            if !kept.is_empty() && !kept.ends_with('\n') {
-                kept.push('\n');
-            }
-            if !kept.is_empty() && !kept.ends_with("\n\n") {
-                kept.push('\n');
-            }
-            kept.push_str(&self.toml());
-        }
-        kept.truncate(kept.trim_end().len());
-        kept.push('\n');
-        kept
-    }
+/// A directory that a variable names.
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 /// Writes the file in one step, with what was there kept beside it.
@@ -279,25 +190,6 @@ fn put(path: &Path, text: &str, mode: fs::Permissions) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn entry(client: Client) -> Entry<'static> {
-        let words = vec!["mcp".to_owned()];
-        Entry { client, name: "clawpen", program: "/bin/clawpen".to_owned(), words }
-    }
-
-    #[test]
-    fn a_server_is_added_and_everything_else_stays() {
-        let old = "{\"theme\": \"dark\", \"mcpServers\": {\"other\": {\"command\": \"x\"}}}";
-        let new = entry(Client::Claude).merged_with(Some(old)).unwrap();
-        let read: Value = serde_json::from_str(&new).unwrap();
-        assert_eq!(read["theme"], "dark");
-        assert_eq!(read["mcpServers"]["other"]["command"], "x");
-        assert_eq!(read["mcpServers"]["clawpen"]["args"], json!(["mcp"]));
-        assert_eq!(entry(Client::Claude).merged_with(Some(&new)).unwrap(), new);
-        let fresh: Value =
-            serde_json::from_str(&entry(Client::Vscode).merged_with(None).unwrap()).unwrap();
-        assert_eq!(fresh["servers"]["clawpen"]["type"], "stdio");
-    }
-
     #[test]
     fn a_project_does_not_choose_what_is_written() {
         let here = tempfile::tempdir().unwrap();
@@ -310,25 +202,5 @@ mod tests {
             let refused = refuse_links(&here.join(name), here).unwrap_err().to_string();
             assert!(refused.contains("is a link to"), "{refused}");
         }
-    }
-
-    #[test]
-    fn a_file_that_is_no_plain_json_is_left_alone() {
-        for old in ["// a\n{}", "[]", "{\"mcpServers\": 1}", "{"] {
-            assert!(entry(Client::Cursor).merged_with(Some(old)).is_err(), "{old}");
-        }
-    }
-
-    #[test]
-    fn a_table_is_added_or_replaced_in_its_place() {
-        let table = "[mcp_servers.clawpen]\ncommand = \"/bin/clawpen\"\nargs = [\"mcp\"]\n";
-        let codex = entry(Client::Codex);
-        assert_eq!(codex.merged_with(None).unwrap(), table);
-        let old = "model = \"x\" # mine\n\n[mcp_servers.a]\ncommand = \"a\"";
-        let new = codex.merged_with(Some(old)).unwrap();
-        assert_eq!(new, format!("{old}\n\n{table}"));
-        assert_eq!(codex.merged_with(Some(&new)).unwrap(), new);
-        let stale = "[mcp_servers.clawpen]\ncommand = \"old\"\n[mcp_servers.clawpen.env]\nA = \"1\"\n[z]\nb = 1\n";
-        assert_eq!(codex.merged_with(Some(stale)).unwrap(), format!("{table}\n[z]\nb = 1\n"));
     }
 }

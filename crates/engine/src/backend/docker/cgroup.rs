@@ -10,10 +10,12 @@ use std::path::Path;
 use clawpen_os::cgroups::{Controller, Hierarchies, Version};
 use clawpen_rules::facts::CgroupLimits;
 
+use crate::kernel_text;
+
 /// The limits of the groups that hold `process`. A group or file that cannot be read gives none.
 pub(super) fn limits(process: u32) -> io::Result<CgroupLimits> {
-    let groups = fs::read_to_string(format!("/proc/{process}/cgroup"))?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let groups = kernel_text::read(format!("/proc/{process}/cgroup"))?;
+    let mounts = kernel_text::read("/proc/self/mountinfo")?;
     let hierarchies = Hierarchies::parse(&groups, &mounts);
     let find = |controller| match hierarchies.place(controller) {
         Some(place) => Some(place),

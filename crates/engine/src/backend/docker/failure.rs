@@ -206,8 +206,8 @@ pub enum DockerFailure {
     Facts(Vec<Mismatch>),
     #[error("the setup command could not be run")]
     Setup(#[source] CallError),
-    #[error("the setup command failed: {0}")]
-    SetupFailed(String),
+    #[error("the setup command failed: {how}{}", crate::backend::native::said_by(.said))]
+    SetupFailed { how: String, said: String },
     #[error("cannot start the thread that talks to the engine")]
     Runtime(#[source] io::Error),
 }

@@ -392,5 +392,5 @@ fn set_up(channel: &mut Channel, script: &str) -> Result<(), DockerFailure> {
         (false, End::Signal(signal)) => format!("signal {signal} killed it"),
     };
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(DockerFailure::SetupFailed(if said.is_empty() { how } else { format!("{how}: {said}") }))
+    Err(DockerFailure::SetupFailed { how, said })
 }

@@ -12,7 +12,10 @@
 //! what stands there. Nobody has run anything in it, so what was proven holds; sealing it and writing it down come
 //! after, as for any other. It ends with this value, or with this process however that ends, because it is not
 //! sealed.
+//!
+//! Nobody who makes a pen waits for whoever fills the stock: the lock is held to look and to put, never to make.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -21,11 +24,14 @@ use std::time::Duration;
 
 use clawpen_os::beneath::{self, Open, Root};
 use clawpen_os::events::{self, Interest};
-use clawpen_wire::pen::MountStep;
+use clawpen_wire::pen::{Lifetime, MountStep};
 
 use super::plan::Blueprint;
 use super::{Proven, Request, StartFailure, switches};
 use crate::supervisor_image::{Maker, StartPenError, Zygote};
+
+/// Names that are remembered at most.
+const MOST_NAMES: usize = 1024;
 
 /// Made ahead, and shared by all who make pens here.
 #[derive(Debug, Default)]
@@ -35,13 +41,17 @@ pub(crate) struct Ahead(Mutex<Store>);
 struct Store {
     zygote: Option<Zygote>,
     makers: Vec<Maker>,
+    /// The oldest first.
     pens: Vec<Stocked>,
+    /// Whose pens were made or given out since somebody asked.
+    given: BTreeSet<String>,
 }
 
 /// A pen that waits, and what it was made for.
 #[derive(Debug)]
 struct Stocked {
     blueprint: Blueprint,
+    name: String,
     state_dir: String,
     proven: Proven,
 }
@@ -49,11 +59,15 @@ struct Stocked {
 impl Ahead {
     /// Sees to it that `count` makers wait, all from one zygote.
     pub(crate) fn keep_ready(&self, count: usize) {
-        let mut store = self.store();
         // A test's switches are read when the program starts: each maker has to be one of its own.
-        if store.zygote.is_none() && switches::switches().is_empty() {
-            store.zygote = Zygote::start().ok();
+        if self.store().zygote.is_none() && switches::switches().is_empty() {
+            let started = Zygote::start().ok();
+            let mut store = self.store();
+            // Another may have been quicker; then this one ends here.
+            store.zygote = store.zygote.take().or(started);
         }
+        let mut store = self.store();
+        store.makers.retain(Maker::is_waiting);
         while store.makers.len() < count {
             let Ok(maker) = store.new_maker() else { return };
             store.makers.push(maker);
@@ -73,16 +87,58 @@ impl Ahead {
     /// A maker: one that waits, else a new one.
     pub(super) fn maker(&self) -> Result<Maker, StartPenError> {
         let mut store = self.store();
-        match store.makers.pop() {
-            Some(maker) => Ok(maker),
-            None => store.new_maker(),
+        // Somebody may have ended those that wait.
+        while let Some(maker) = store.makers.pop() {
+            if maker.is_waiting() {
+                return Ok(maker);
+            }
         }
+        store.new_maker()
+    }
+
+    /// Remembers that a pen was given to its owner.
+    pub(super) fn given(&self, name: &str) {
+        let mut store = self.store();
+        // Where nobody asks, nothing piles up.
+        if store.given.len() < MOST_NAMES {
+            store.given.insert(name.to_owned());
+        }
+    }
+
+    /// Whether a pen of this name was given out since this was last asked.
+    pub(crate) fn was_given(&self, name: &str) -> bool {
+        self.store().given.remove(name)
+    }
+
+    /// Ends the oldest pens until no more than `most` wait.
+    pub(crate) fn trim(&self, most: usize) {
+        let ended: Vec<Stocked> = {
+            let mut store = self.store();
+            let surplus = store.pens.len().saturating_sub(most);
+            store.pens.drain(..surplus).collect()
+        };
+        // Not while others wait for the lock.
+        drop(ended);
     }
 
     /// Keeps a pen until one like it is asked for.
     pub(super) fn keep(&self, request: &Request<'_>, blueprint: Blueprint, proven: Proven) {
-        let state_dir = request.state_dir.to_owned();
-        self.store().pens.push(Stocked { blueprint, state_dir, proven });
+        let (name, state_dir) = (request.name.to_owned(), request.state_dir.to_owned());
+        let kept = Stocked { blueprint, name, state_dir, proven };
+        let ended: Vec<Stocked> = {
+            let mut store = self.store();
+            // Of a name, what was made for another config will not be asked for again.
+            let is_old = |pen: &mut Stocked| {
+                pen.name == kept.name
+                    && pen.state_dir == kept.state_dir
+                    && pen.lifetime() == request.lifetime
+                    && pen.blueprint != kept.blueprint
+            };
+            let ended = store.pens.extract_if(.., is_old).collect();
+            store.pens.push(kept);
+            ended
+        };
+        drop(ended);
     }
 
     /// How many wait that are like it.
@@ -100,7 +156,7 @@ impl Ahead {
             let found = {
                 let mut store = self.store();
                 let place = store.pens.iter().position(|pen| pen.is_for(request, blueprint))?;
-                store.pens.swap_remove(place)
+                store.pens.remove(place)
             };
             if found.is_current().is_ok_and(|current| current) {
                 return Some(found.proven);
@@ -129,6 +185,10 @@ impl Store {
 }
 
 impl Stocked {
+    const fn lifetime(&self) -> Lifetime {
+        self.blueprint.spec.serve.lifetime
+    }
+
     fn is_for(&self, request: &Request<'_>, blueprint: &Blueprint) -> bool {
         self.state_dir == request.state_dir && self.blueprint == *blueprint
     }

@@ -5,13 +5,14 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use clawpen_os::processors::{Apart, Processor};
 use clawpen_os::sockets;
 use clawpen_wire::pen::PenSpec;
 use clawpen_wire::supervisor::End;
 
 use super::StartFailure;
 use super::run_directory::{RunDirectory, SOCKET};
-use crate::channel::{Captured, Channel, Command, ConnectError, Patience};
+use crate::channel::{Captured, Channel, Command, FactsAsked, Patience};
 use crate::supervisor_image::{Maker, ProcessOne};
 
 /// The setup command may install things.
@@ -19,29 +20,13 @@ const SETUP_PATIENCE: Duration = Duration::from_secs(10 * 60);
 /// What is shown of a failed setup command.
 const SHOWN: usize = 2000;
 
-/// Process 1, and our end of a connection to it.
+/// Process 1, and our end of a connection to it, on which it was asked what it is.
 pub(super) struct Made {
     pub(super) pid: u32,
     pub(super) pidfd: OwnedFd,
-    pub(super) stream: Stream,
-}
-
-/// A connection, by how we came to it.
-pub(super) enum Stream {
-    /// By a name in the file system, where somebody else could have listened.
-    Named(UnixStream),
-    /// The other end was handed to process 1 by its maker, and nobody else has ever had it.
-    Handed(UnixStream),
-}
-
-impl Stream {
-    /// Makes sure of process 1 and says hello.
-    pub(super) fn connect(self, first_process: u32) -> Result<Channel, ConnectError> {
-        match self {
-            Self::Named(stream) => Channel::connect(stream, first_process),
-            Self::Handed(stream) => Channel::over(Box::new(stream), Patience::default()),
-        }
-    }
+    pub(super) asked: FactsAsked,
+    /// Keeps us from where process 1 works, as long as we look at it.
+    pub(super) apart: Apart,
 }
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> StartFailure {
@@ -53,9 +38,12 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> StartFailure {
 pub(super) fn make_nameless(maker: Maker, spec: &PenSpec) -> Result<Made, StartFailure> {
     let (ours, theirs) =
         sockets::pair(sockets::Kind::Stream).map_err(failed("make the pen's socket"))?;
-    let ProcessOne { pid, pidfd } = maker.make(spec, theirs.as_fd())?;
-    let stream = Stream::Handed(UnixStream::from(ours));
-    Ok(Made { pid: pid.get().unsigned_abs(), pidfd, stream })
+    // The other end is handed to process 1 by its maker, and nobody else ever has it.
+    let asked = FactsAsked::over(Box::new(UnixStream::from(ours)), Patience::default())?;
+    let ordered = maker.order(spec, theirs.as_fd())?;
+    let apart = Apart::from(Processor::here());
+    let ProcessOne { pid, pidfd } = ordered.wait()?;
+    Ok(Made { pid: pid.get().unsigned_abs(), pidfd, asked, apart })
 }
 
 /// Runs the maker; when this returns, process 1 listens and we are connected.
@@ -66,11 +54,15 @@ pub(super) fn make(
 ) -> Result<Made, StartFailure> {
     let listener = sockets::listen(directory.opened(), SOCKET.as_ref())
         .map_err(failed("make the pen's socket"))?;
-    let ProcessOne { pid, pidfd } = maker.make(spec, listener.as_fd())?;
+    let ordered = maker.order(spec, listener.as_fd())?;
+    let apart = Apart::from(Processor::here());
+    let ProcessOne { pid, pidfd } = ordered.wait()?;
     let stream =
         sockets::connect(directory.opened(), SOCKET.as_ref()).map_err(failed("reach the pen"))?;
-    let stream = Stream::Named(UnixStream::from(stream));
-    Ok(Made { pid: pid.get().unsigned_abs(), pidfd, stream })
+    let pid = pid.get().unsigned_abs();
+    // By a name in the file system, where somebody else could have listened.
+    let asked = FactsAsked::connect(UnixStream::from(stream), pid)?;
+    Ok(Made { pid, pidfd, asked, apart })
 }
 
 /// Runs the setup command; what it wrote is shown if it fails.
@@ -86,5 +78,5 @@ pub(super) fn set_up(channel: &mut Channel, script: &str) -> Result<(), StartFai
         (false, End::Signal(signal)) => format!("signal {signal} killed it"),
     };
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(StartFailure::SetupFailed(if said.is_empty() { how } else { format!("{how}: {said}") }))
+    Err(StartFailure::SetupFailed { how, said })
 }

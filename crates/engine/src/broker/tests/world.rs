@@ -19,15 +19,16 @@ use clawpen_rules::timestamp::{Moment, SinceBoot, Timestamp};
 
 use crate::approvals_file::ApprovalsStore;
 use crate::audit::Door;
-use crate::broker::{Ask, Asker, Broker, Id, Ran};
+use crate::broker::{Ask, Asker, Broker, Id, Means, Ran};
 use crate::clock::{Clock, SystemClock};
 use crate::database::Database;
-use crate::host_exec::Limits;
+use crate::host_exec::{Errors, Limits, Unseen};
 use crate::program_files::{RealPrograms, Writers};
 
 /// The value of a variable that must be nowhere.
 pub(super) const SECRET: &str = "v4lue-of-a-variable";
-const LIMITS: Limits = Limits { time: Duration::from_secs(60), output_bytes: 1 << 16 };
+const LIMITS: Limits =
+    Limits { time: Duration::from_secs(60), output_bytes: 1 << 16, errors: Errors::Apart };
 
 /// A clock that stands still until it is told to go on.
 pub(super) struct TestClock(Mutex<(u64, u64)>);
@@ -157,7 +158,9 @@ impl World {
 
     #[track_caller]
     pub(super) fn run(&self, id: &Id, frozen: &Frozen) -> Ran {
-        self.broker().run(id, frozen, &self.programs(), LIMITS).unwrap()
+        let files = &self.programs();
+        let means = Means { files, limits: LIMITS, observer: &mut Unseen };
+        self.broker().run(id, frozen, means).unwrap()
     }
 
     /// The patterns in the approvals file.

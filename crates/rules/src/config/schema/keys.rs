@@ -580,10 +580,16 @@ static OWN_SETTINGS: ObjectSchema = strict(&[
         "what runs the sandbox; beats sandbox.backend of the same layer in openclaw.json",
     ),
     field(
+        "ahead",
+        Schema::Bool,
+        "true: a door that lives long keeps a native pen ready for each session, after the first use of one; built-in: true",
+    ),
+    field(
         "askInSandbox",
         Schema::Bool,
         "true: commands of an agent are asked about in the sandbox too; built-in: false",
     ),
+    field("approvals", Schema::Object(&OWN_APPROVALS), "how people are asked about commands"),
     field("docker", Schema::Object(&OWN_DOCKER), "what only containers have"),
     field("envAllow", TEXTS, "secret-looking variables that may enter the sandbox all the same"),
     field(
@@ -601,6 +607,16 @@ static OWN_SETTINGS: ObjectSchema = strict(&[
         "workspaces",
         Schema::Object(&OWN_WORKSPACES),
         "what becomes of private workspaces whose sandbox was removed",
+    ),
+]);
+
+static OWN_APPROVALS: ObjectSchema = strict(&[
+    field("timeoutSec", COUNT, "so many seconds a person has to answer; built-in: 120"),
+    field(
+        "elicitation",
+        Schema::Words(&["off", "sandbox", "host"]),
+        "whose word counts that an MCP client passes on: nobody's, about commands in the sandbox, or also about \
+         commands on the host; built-in: sandbox",
     ),
 ]);
 

@@ -141,7 +141,7 @@ pub fn parse_process(arguments: &Value) -> Result<ProcessCall, BadArguments> {
     reader.finish(call)
 }
 
-fn reader(tool: BuiltTool, arguments: &Value) -> Result<Reader<'_>, BadArguments> {
+pub(super) fn reader(tool: BuiltTool, arguments: &Value) -> Result<Reader<'_>, BadArguments> {
     let Value::Map(members) = arguments else {
         return Err(BadArguments::NoObject { tool: tool.as_str() });
     };
@@ -158,7 +158,7 @@ impl Reader<'_> {
         self.wrong(name, format!("one of {known}"))
     }
 
-    fn choice<T>(
+    pub(super) fn choice<T>(
         &self,
         name: &'static str,
         parse: impl Fn(&str) -> Option<T>,

@@ -126,6 +126,27 @@ proptest! {
         prop_assert_eq!(ours.map(|contents| String::from_utf8(contents).unwrap()).ok(), plain.ok());
     }
 
+    /// The model: a file of numbered lines, some of them replaced. Given in any order, all edits are done or none.
+    #[test]
+    fn several_edits_are_all_done_or_none_is(
+        chosen in prop::collection::btree_map(0_usize..20, "[x-z ]{0,4}", 1..8),
+        turn: prop::sample::Index,
+        absent: bool,
+    ) {
+        let line = |number: usize| format!("line <{number}>");
+        let file: String = (0..20).map(|number| line(number) + "\n").collect();
+        let expected: String =
+            (0..20).map(|number| chosen.get(&number).cloned().unwrap_or_else(|| line(number)) + "\n").collect();
+        let mut edits: Vec<Edit> = chosen.iter().map(|(number, new)| edit(&line(*number), new)).collect();
+        if absent {
+            edits.push(edit("line <20>", "never"));
+        }
+        let middle = turn.index(edits.len());
+        edits.rotate_left(middle);
+        let found = decide(file.as_bytes(), &edits).map(|edited| String::from_utf8(edited.contents).unwrap());
+        prop_assert_eq!(found.ok(), (!absent).then_some(expected));
+    }
+
     #[test]
     fn any_file_and_any_edits_end_without_a_panic(file: Vec<u8>, pairs: Vec<(String, String)>) {
         let edits: Vec<Edit> = pairs.iter().map(|(old, new)| edit(old, new)).collect();

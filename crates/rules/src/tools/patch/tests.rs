@@ -232,6 +232,63 @@ proptest! {
         prop_assert_eq!(apply(&file, text.trim_end_matches('\n')), Ok(expected));
     }
 
+    /// The model: files by name, each changed in one way or left alone, in any order of hunks. One hunk that does not
+    /// fit, and there is no plan at all.
+    #[test]
+    fn a_patch_of_many_files_does_to_them_what_the_model_says(
+        jobs in prop::collection::vec((0_usize..5, "[a-c]{1,3}", "[d-f]{1,3}"), 1..6),
+        order in any::<u64>(),
+        spoiled: prop::sample::Index,
+    ) {
+        let mut before: BTreeMap<String, String> = BTreeMap::new();
+        let mut after: BTreeMap<String, String> = BTreeMap::new();
+        let mut hunks = Vec::new();
+        for (number, (kind, old, new)) in jobs.iter().enumerate() {
+            let (name, other) = (format!("f{number}"), format!("dir/m{number}"));
+            let (was, is) = (format!("{old}\nlast\n"), format!("{new}\nlast\n"));
+            let update = format!("@@\n-{old}\n+{new}\n last");
+            if *kind != 1 {
+                before.insert(name.clone(), was.clone());
+            }
+            match kind {
+                0 => drop(after.insert(name, was)),
+                1 => {
+                    hunks.push(format!("*** Add File: {name}\n+{new}\n+last"));
+                    after.insert(name, is);
+                }
+                2 => hunks.push(format!("*** Delete File: {name}")),
+                3 => {
+                    hunks.push(format!("*** Update File: {name}\n{update}"));
+                    after.insert(name, is);
+                }
+                _ => {
+                    hunks.push(format!("*** Update File: {name}\n*** Move to: {other}\n{update}"));
+                    after.insert(other, is);
+                }
+            }
+        }
+        if hunks.is_empty() {
+            return Ok(());
+        }
+        let middle = usize::try_from(order % hunks.len() as u64).unwrap();
+        hunks.rotate_left(middle);
+        let files: Vec<(&str, &str)> = before.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        let plan = |hunks: &[String]| {
+            let patch = parse(&format!("*** Begin Patch\n{}\n*** End Patch", hunks.join("\n"))).unwrap();
+            decide(&patch, &snapshot(&patch, &files))
+        };
+        let mut found = before.clone();
+        for change in plan(&hunks).unwrap().changes {
+            match change.after {
+                Some(contents) => drop(found.insert(change.file, String::from_utf8(contents).unwrap())),
+                None => drop(found.remove(&change.file)),
+            }
+        }
+        prop_assert_eq!(found, after);
+        hunks.insert(spoiled.index(hunks.len() + 1), "*** Update File: nowhere\n@@\n-x\n+y".to_owned());
+        prop_assert!(plan(&hunks).is_err());
+    }
+
     #[test]
     fn any_text_is_read_or_refused(text in "(\\*\\*\\* (Begin Patch|End Patch|Add File: |Update File: |Move to: |Delete File: |End of File)?|@@ ?|[ +-]?a?\n|a){0,24}") {
         if let Ok(patch) = parse(&format!("*** Begin Patch\n{text}\n*** End Patch")) {

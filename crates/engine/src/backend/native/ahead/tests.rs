@@ -4,7 +4,6 @@ use std::fs;
 
 use clawpen_os::process::{self, Signal};
 use clawpen_rules::native::NativePen;
-use clawpen_wire::pen::Lifetime;
 use clawpen_wire::supervisor::End;
 
 use super::*;
@@ -153,4 +152,100 @@ fn what_nobody_took_ends_with_the_stock_and_leaves_no_directory() {
     }
     let left = fs::read_dir(place.0.path().join("clawpen/run")).unwrap().count();
     assert_eq!(left, 0);
+}
+
+/// The processes of what waits, to be ended and waited for.
+fn zygote(ahead: &Ahead) -> u32 {
+    let store = ahead.store();
+    store.zygote.as_ref().map(Zygote::pid).expect("a zygote")
+}
+
+/// The makers that a zygote has forked and that live.
+fn makers_of(zygote: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{zygote}/task/{zygote}/children")).unwrap();
+    children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+#[track_caller]
+fn kill(pid: u32) {
+    let pid = process::Pid::new(i32::try_from(pid).unwrap()).unwrap();
+    let pidfd = process::pidfd_open(pid).unwrap();
+    process::pidfd_signal(pidfd.as_fd(), Signal::KILL).unwrap();
+    assert!(!events::poll(&[(pidfd.as_fd(), Interest::Read)], None).unwrap().is_empty());
+}
+
+#[test]
+fn a_zygote_that_is_killed_while_it_waits_is_replaced_by_the_next_call() {
+    let (place, ahead) = (Place::new(), Ahead::default());
+    let pen = place.pen("{}");
+    ahead.keep_ready(1);
+    let first = zygote(&ahead);
+    kill(first);
+    for _ in 0..3 {
+        let mut made = Pen::start(&place.fresh(&pen), &ahead, &mut |_| Ok(())).unwrap();
+        runs(&mut made, &["echo", "here"], "here\n");
+        made.remove().unwrap();
+    }
+    ahead.keep_ready(1);
+    assert_ne!(zygote(&ahead), first);
+    let mut made = Pen::start(&place.fresh(&pen), &ahead, &mut |_| Ok(())).unwrap();
+    runs(&mut made, &["echo", "here"], "here\n");
+    made.remove().unwrap();
+}
+
+#[test]
+fn a_maker_that_is_killed_while_it_waits_is_passed_over() {
+    let (place, ahead) = (Place::new(), Ahead::default());
+    let pen = place.pen("{}");
+    ahead.keep_ready(2);
+    let zygote = zygote(&ahead);
+    let makers = loop {
+        let makers = makers_of(zygote);
+        if makers.len() == 2 {
+            break makers;
+        }
+        std::thread::yield_now();
+    };
+    for maker in makers {
+        kill(maker);
+    }
+    let mut made = Pen::start(&place.fresh(&pen), &ahead, &mut |_| Ok(())).unwrap();
+    runs(&mut made, &["echo", "here"], "here\n");
+    made.remove().unwrap();
+    Pen::stock(&place.fresh(&pen), &ahead, 1).unwrap();
+    assert_eq!(waiting(&ahead).len(), 1);
+}
+
+#[test]
+fn a_maker_that_is_killed_when_its_order_is_on_the_way_is_replaced() {
+    let place = Place::new();
+    let pen = place.pen("{}");
+    let request = place.request(&pen, Lifetime::Persistent);
+    let blueprint = crate::backend::native::plan::draw(&request).unwrap();
+    let maker = Maker::start().unwrap();
+    kill(maker.pid().unwrap());
+    // Nobody looks whether it lives: this is the moment after the look.
+    let proven = crate::backend::native::prove_with(&request, &blueprint, maker).unwrap();
+    drop(proven);
+    let left = fs::read_dir(place.0.path().join("clawpen/run")).unwrap().count();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn no_more_pens_wait_than_allowed_and_one_for_another_config_replaces_the_old() {
+    let (place, ahead) = (Place::new(), Ahead::default());
+    let (pen, other) = (place.pen("{}"), place.pen("{env: {NAME: 'value'}}"));
+    Pen::stock(&place.fresh(&pen), &ahead, 1).unwrap();
+    let old = waiting(&ahead);
+    Pen::stock(&place.fresh(&other), &ahead, 1).unwrap();
+    let new = waiting(&ahead);
+    assert!(new.len() == 1 && new != old, "{old:?}, {new:?}");
+    let elsewhere = Request { name: "another pen", ..place.fresh(&pen) };
+    Pen::stock(&elsewhere, &ahead, 1).unwrap();
+    assert_eq!(waiting(&ahead).len(), 2);
+    ahead.trim(1);
+    let left = waiting(&ahead);
+    assert!(left.len() == 1 && left != new, "the oldest goes first");
+    ahead.trim(0);
+    assert_eq!(waiting(&ahead), Vec::<u32>::new());
 }
