@@ -2,7 +2,7 @@
 //!
 //! [`replay`] runs the recorded rows of the reference system through our code; [`compat`] holds the
 //! rules where we differ on purpose; [`facts`] compares sentences by what they say; [`docker`] makes
-//! containers; [`people`] are ordinary users of this machine; [`traces`] is what sandboxes leave.
+//! containers; [`model_server`] speaks as model providers do; [`people`] are ordinary users of this machine; [`traces`] is what sandboxes leave.
 #![forbid(unsafe_code)]
 
 pub mod canaries;
@@ -10,6 +10,7 @@ pub mod compat;
 pub mod docker;
 pub mod facts;
 pub mod home;
+pub mod model_server;
 pub mod people;
 pub mod replay;
 pub mod traces;

@@ -2,6 +2,7 @@
 
 pub(crate) mod approvals;
 mod audit;
+pub(crate) mod chat;
 mod gateway;
 pub(crate) mod lifecycle;
 pub(crate) mod mcp;
@@ -24,6 +25,7 @@ use clawpen_wire::supervisor::Parents;
 #[command(name = "clawpen", version, propagate_version = true, args_override_self = true)]
 #[command(after_help = "Start here:\n  \
     clawpen exec -- sh -c 'id; ls /'   run something in a sandbox\n  \
+    clawpen chat                       talk to an agent that works in one\n  \
     clawpen sandbox explain            what is in force, and where it comes from\n  \
     clawpen mcp install claude         let Claude Code use it (or codex, cursor, vscode)\n  \
     clawpen doctor                     what this machine offers, and what is missing\n  \
@@ -40,6 +42,9 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Talk to an agent whose every tool call runs in a sandbox
+    #[command(args_override_self = true)]
+    Chat(chat::ChatArgs),
     /// Run a command in a sandbox
     Exec(ExecArgs),
     /// Open a shell in a sandbox

@@ -3,6 +3,7 @@
 pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod bench;
+pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod exec;

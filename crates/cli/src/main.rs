@@ -57,6 +57,7 @@ fn runs_a_command() -> bool {
 
 fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
     match command {
+        Command::Chat(args) => commands::chat::run(&args, output),
         Command::Exec(args) => Ok(commands::exec::run(&args, output)),
         Command::Shell(args) => Ok(commands::exec::shell(&args, output)),
         Command::Fs(command) => commands::fs::run(command, output),

@@ -23,6 +23,7 @@ mod process;
 mod ready;
 mod record;
 mod runs;
+mod session;
 mod stock;
 mod stop;
 
@@ -64,6 +65,7 @@ pub use ask::{PassingOn, Pending};
 pub use desk::{Desk, Quiet, ToolRequest, Watch, Who};
 pub use failure::{NotApproved, ToolCallError};
 pub use manage::Job;
+pub use session::{Attachment, Placed, SessionView};
 pub use stop::Stop;
 
 pub use record::{About, Counted, Tally, refusal as record_refusal};

@@ -21,6 +21,8 @@ use crate::host_files::RealFiles;
 pub struct Store {
     pub locations: Locations,
     pub loaded: Loaded,
+    /// The variables that the config was read with. Keys of models are looked for here.
+    pub environment: Environment,
 }
 
 /// The config could not be found or loaded; `locations` is known if the failure came later.
@@ -110,7 +112,7 @@ fn load_from(
         Ok(mut loaded) => {
             warnings.append(&mut loaded.warnings);
             loaded.warnings = warnings;
-            Ok(Store { locations, loaded })
+            Ok(Store { locations, loaded, environment })
         }
         Err(mut error) => {
             if let LoadError::Invalid(invalid) = &mut error {

@@ -27,7 +27,7 @@ use crate::channel::{CallError, Channel, WriteOptions};
 use crate::lifecycle::How;
 
 pub use error::{SearchError, ToolError};
-pub use json::schema;
+pub use json::{schema, schema_of};
 
 /// The workspace's position among the roots that the supervisor holds open.
 const WORKSPACE_ROOT: u16 = 0;

@@ -36,8 +36,7 @@ impl Unenforced {
 }
 
 /// Keys that the loader accepts and nobody enforces yet.
-const NOT_ENFORCED: [&str; 4] =
-    ["networkAllow", "networkExecAllow", "networkDocker", "sessionToolsVisibility"];
+const NOT_ENFORCED: [&str; 3] = ["networkAllow", "networkExecAllow", "networkDocker"];
 
 /// Decides whether everything that `agent`'s sandbox asks for is enforced; otherwise says what not.
 pub fn decide(
@@ -169,11 +168,7 @@ mod tests {
         check(
             "{agents: {defaults: {sandbox: {networkAllow: ['x'], networkExecAllow: []}}, \
              list: [{id: 'main', sandbox: {networkDocker: {}, sessionToolsVisibility: 'all'}}]}}",
-            Err(&[
-                "agents.defaults.sandbox.networkAllow",
-                "agents.list.0.sandbox.networkDocker",
-                "agents.list.0.sandbox.sessionToolsVisibility",
-            ]),
+            Err(&["agents.defaults.sandbox.networkAllow", "agents.list.0.sandbox.networkDocker"]),
         );
     }
 }

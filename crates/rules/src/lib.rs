@@ -5,14 +5,17 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod agent_prompt;
 pub mod agents;
 pub mod ahead;
 pub mod approval;
 pub mod backend;
 pub mod browser;
 pub mod command;
+pub mod compaction;
 pub mod config;
 pub mod container;
+pub mod directives;
 pub mod elevated;
 pub mod enforcement;
 pub mod environment;
@@ -22,6 +25,7 @@ pub mod facts;
 pub mod host_files;
 pub mod ids;
 pub mod js_number;
+pub mod models;
 pub mod mounts;
 pub mod native;
 pub mod paths;

@@ -24,6 +24,7 @@ pub mod process;
 pub mod read;
 pub mod schema;
 pub mod search;
+pub mod sessions;
 pub mod text;
 
 /// A tool of this part of the catalogue.

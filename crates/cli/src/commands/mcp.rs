@@ -59,7 +59,7 @@ fn client_process() -> Option<u32> {
 }
 
 /// Who started us: whoever speaks at our standard input is the same.
-fn own_user() -> u32 {
+pub(super) fn own_user() -> u32 {
     std::fs::metadata("/proc/self").map_or(u32::MAX, |facts| facts.uid())
 }
 

@@ -320,7 +320,7 @@ impl Desk {
     }
 
     /// Does something in a session, with all that is decided about it at hand.
-    fn at<T>(
+    pub(super) fn at<T>(
         &self,
         who: &Who,
         job: impl FnOnce(&Turn<'_>) -> Result<T, ToolCallError>,

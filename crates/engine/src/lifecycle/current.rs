@@ -136,7 +136,7 @@ impl<'a> Currents<'a> {
             return found.clone();
         }
         let work_out = || {
-            let Store { locations, loaded } = self.store;
+            let Store { locations, loaded, .. } = self.store;
             let sandbox =
                 SandboxConfig::resolve(&loaded.config, Some(id), &locations.state_dir).ok()?;
             let workspace = locations.agent_workspace(&loaded.config, id).value;

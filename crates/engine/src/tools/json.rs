@@ -22,7 +22,11 @@ pub(crate) fn arguments(value: &Value) -> Argument {
 
 /// A tool's JSON Schema, as it is offered to models. Every name of a parameter is in it.
 pub fn schema(tool: BuiltTool) -> Value {
-    let schema = schema::of_built(tool);
+    schema_of(schema::of_built(tool))
+}
+
+/// The same for any tool that is described so.
+pub fn schema_of(schema: &schema::Schema) -> Value {
     let mut properties = Map::new();
     for parameter in schema.parameters {
         properties.insert(parameter.name.to_owned(), property(parameter, parameter.description));

@@ -20,8 +20,8 @@ pub enum Source {
     Config,
 }
 
-/// The variables of a load.
-#[derive(Debug, Clone, Default)]
+/// The variables of a load. Printed by name only: any of them may be a secret.
+#[derive(Clone, Default)]
 pub struct Environment {
     variables: BTreeMap<String, (String, Source)>,
 }
@@ -40,6 +40,12 @@ pub enum VariableWarning {
 /// The sections whose references the working directory's `.env` may fill: keys of model providers.
 /// Everything else decides, directly or not, what runs where.
 const OPEN_TO_PROJECTS: [&str; 2] = ["models", "auth"];
+
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.variables.keys()).finish()
+    }
+}
 
 impl Variables for Environment {
     fn get(&self, name: &str) -> Option<&str> {

@@ -58,11 +58,19 @@ pub enum Need {
 }
 
 impl Parameter {
-    const fn required(name: &'static str, kind: Kind, description: &'static str) -> Self {
+    pub(crate) const fn required(
+        name: &'static str,
+        kind: Kind,
+        description: &'static str,
+    ) -> Self {
         Self { name, aliases: &[], kind, need: Need::Required, description }
     }
 
-    const fn optional(name: &'static str, kind: Kind, description: &'static str) -> Self {
+    pub(crate) const fn optional(
+        name: &'static str,
+        kind: Kind,
+        description: &'static str,
+    ) -> Self {
         Self { name, aliases: &[], kind, need: Need::Optional, description }
     }
 

@@ -126,7 +126,7 @@ pub(super) fn standing(approval: &Approval) -> String {
 }
 
 /// Everything a person should see before answering; nothing in it can steer a terminal.
-pub(super) fn details(approval: &Approval) -> Vec<String> {
+pub(crate) fn details(approval: &Approval) -> Vec<String> {
     let shape = approval.shape();
     let mut lines = vec![format!("  id: {}", approval.id)];
     lines.push(format!("  command: {}", escape(&approval.command)));

@@ -1,0 +1,188 @@
+//! What a person sees of a run: the answer on standard output, what tools do beside it on standard error.
+
+use clawpen_engine::models::talk::{Part, Success};
+use clawpen_engine::runner::{Ended, RunEvent, What};
+use clawpen_rules::config::print::steers_text;
+use serde_json::{Map, Value, json};
+
+use crate::args::Format;
+use crate::commands::CommandError;
+use crate::output::{Output, safe};
+
+/// Characters of a call or a result on one line.
+const LINE: usize = 160;
+
+/// Shows one run.
+pub(super) struct Screen<'a> {
+    output: &'a Output,
+    format: Format,
+    /// Whether the last thing on standard output was the end of a line.
+    at_start: bool,
+    tools: Vec<Value>,
+}
+
+impl<'a> Screen<'a> {
+    pub(super) const fn new(output: &'a Output, format: Format) -> Self {
+        Self { output, format, at_start: true, tools: Vec::new() }
+    }
+
+    /// The calls of the run, for programs.
+    pub(super) fn tools(&self) -> &[Value] {
+        &self.tools
+    }
+
+    pub(super) fn show(&mut self, what: &What) -> Result<(), CommandError> {
+        match what {
+            What::Text(text) => self.text(text)?,
+            What::ToolStarted { tool, arguments, .. } => {
+                self.note(&format!("[{}] {}", safe(tool), short(&arguments_text(arguments))))?;
+            }
+            What::ToolEnded { call, tool, success, content, details } => {
+                self.tools.push(json!({
+                    "id": call,
+                    "name": tool,
+                    "isError": *success == Success::No,
+                    "status": details["status"],
+                    "exitCode": details["exitCode"],
+                }));
+                let sign = match success {
+                    Success::Yes => "ok",
+                    Success::No => "failed",
+                };
+                self.note(&format!("  {sign}: {}", short(&Part::texts(content))))?;
+            }
+            What::Compacting => self.note("[summing up what was said before]")?,
+            What::Started
+            | What::Thinking(_)
+            | What::ToolOutput { .. }
+            | What::Compacted { .. }
+            | What::Ended(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Something of another run: a sub-agent's, or a follow-up's.
+    pub(super) fn beside(&mut self, event: &RunEvent, session: &str) -> Result<(), CommandError> {
+        match &event.what {
+            What::Ended(Ended::Done { text, .. } | Ended::Replied { text })
+                if event.session == session =>
+            {
+                self.note(&short(text))
+            }
+            What::Ended(_) => self.note(&format!("[{}] has ended", safe(&event.session))),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn ended(&mut self, ended: &Ended) -> Result<(), CommandError> {
+        match ended {
+            Ended::Replied { text } => self.text(text)?,
+            Ended::Aborted { .. } => self.note("[stopped]")?,
+            Ended::Done { .. } | Ended::Failed { .. } => {}
+        }
+        self.fresh_line()
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), CommandError> {
+        if self.format == Format::Json || text.is_empty() {
+            return Ok(());
+        }
+        self.at_start = text.ends_with('\n');
+        // Whether anybody still reads is seen when the run is over; what tools did counts either way.
+        let _reader = self.output.stream(&harmless(text))?;
+        Ok(())
+    }
+
+    fn note(&mut self, text: &str) -> Result<(), CommandError> {
+        if self.format == Format::Text {
+            self.fresh_line()?;
+            self.output.note(&self.output.dim(text));
+        }
+        Ok(())
+    }
+
+    fn fresh_line(&mut self) -> Result<(), CommandError> {
+        if !self.at_start {
+            self.at_start = true;
+            self.output.text("\n")?;
+        }
+        Ok(())
+    }
+}
+
+/// A text of several lines that cannot steer a terminal.
+fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '\n' | '\t') || !steers_text(c) {
+            shown.push(c);
+        } else {
+            shown.extend(c.escape_unicode());
+        }
+    }
+    shown
+}
+
+/// The first line, cut.
+fn short(text: &str) -> String {
+    let first = text.trim().lines().next().unwrap_or_default();
+    let is_cut = first.chars().count() > LINE || text.trim().lines().count() > 1;
+    let mut shown = safe(&first.chars().take(LINE).collect::<String>());
+    if is_cut {
+        shown.push_str(" …");
+    }
+    shown
+}
+
+/// What a call is about, in few words.
+fn arguments_text(arguments: &Value) -> String {
+    let telling = ["command", "path", "file_path", "task", "message", "sessionKey", "action"];
+    let found = telling.iter().find_map(|key| arguments[*key].as_str());
+    found.map_or_else(|| arguments.to_string(), str::to_owned)
+}
+
+/// A message of a transcript on one line.
+pub(super) fn line(message: &Map<String, Value>) -> Option<String> {
+    let who = match message.get("role").and_then(Value::as_str)? {
+        "user" => "you",
+        "assistant" => "agent",
+        "toolResult" => "tool",
+        _ => return None,
+    };
+    let text = match message.get("content") {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(blocks)) => {
+            let one = |block: &Value| match block["type"].as_str()? {
+                "text" => block["text"].as_str().map(str::to_owned),
+                "toolCall" => {
+                    let name = block["name"].as_str().unwrap_or_default();
+                    Some(format!("[{name}] {}", arguments_text(&block["arguments"])))
+                }
+                _ => None,
+            };
+            blocks.iter().filter_map(one).collect::<Vec<_>>().join(" ")
+        }
+        _ => return None,
+    };
+    Some(format!("{who}: {}", short(&text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_model_says_steers_the_terminal() {
+        assert_eq!(harmless("a\n\tb\x1b[2J\u{202e}"), "a\n\tb\\u{1b}[2J\\u{202e}");
+        assert_eq!(short("one\x07\ntwo"), "one\\u{7} …");
+    }
+
+    #[test]
+    fn a_message_is_shown_on_one_line() {
+        let message = json!({ "role": "assistant", "content": [
+            { "type": "text", "text": "I look." },
+            { "type": "toolCall", "name": "exec", "arguments": { "command": "ls -la" } },
+        ] });
+        assert_eq!(line(message.as_object().unwrap()).unwrap(), "agent: I look. [exec] ls -la");
+    }
+}

@@ -1,0 +1,82 @@
+//! Whose turn it is: one run at a time in a session, a few at once in all.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use clawpen_rules::config::Config;
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
+
+use super::entry::SessionPlace;
+
+/// How often another process is asked whether it is done with a session.
+const STEP: Duration = Duration::from_millis(20);
+const O_NOFOLLOW: i32 = 0o400_000;
+
+/// The lanes of one runner.
+pub(super) struct Lanes {
+    sessions: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    main: Arc<Semaphore>,
+    sub_agents: Arc<Semaphore>,
+}
+
+/// A turn; over when dropped.
+pub(super) struct Turn {
+    _session: OwnedMutexGuard<()>,
+    _all: Option<OwnedSemaphorePermit>,
+}
+
+impl Lanes {
+    pub(super) fn new(config: Option<&Config>) -> Self {
+        let (main, sub_agents) = super::lane_sizes(config);
+        Self {
+            sessions: Mutex::default(),
+            main: Arc::new(Semaphore::new(main)),
+            sub_agents: Arc::new(Semaphore::new(sub_agents)),
+        }
+    }
+
+    /// Waits for a turn. Who came first in a session goes first.
+    pub(super) async fn enter(&self, place: &SessionPlace) -> Turn {
+        let lane = {
+            let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            // Lanes that nobody is in are forgotten.
+            if sessions.len() > 1000 {
+                sessions.retain(|_, lane| Arc::strong_count(lane) > 1);
+            }
+            Arc::clone(sessions.entry(place.key.clone()).or_default())
+        };
+        let session = lane.lock_owned().await;
+        // Those that others wait for have a lane of their own, or everybody would wait for everybody.
+        let all = if place.is_sub_agent { &self.sub_agents } else { &self.main };
+        // It is never closed.
+        let all = Arc::clone(all).acquire_owned().await.ok();
+        Turn { _session: session, _all: all }
+    }
+}
+
+/// Keeps other processes out of a session while a run is in it. Gives up when `is_enough` says so.
+pub(super) fn keep_others_out(
+    path: &Path,
+    is_enough: impl Fn() -> bool,
+) -> io::Result<Option<File>> {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(O_NOFOLLOW)
+        .open(path)?;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if is_enough() => return Ok(None),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(STEP),
+        }
+    }
+}
