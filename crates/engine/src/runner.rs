@@ -24,6 +24,7 @@ mod session_tools;
 mod tools;
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -112,6 +113,8 @@ pub enum StartError {
     ZeroByte,
     #[error(transparent)]
     Session(#[from] ToolCallError),
+    #[error("no run is begun any more: this process ends")]
+    Closed,
     #[error("cannot watch the run")]
     Watch(#[source] std::io::Error),
 }
@@ -137,6 +140,7 @@ struct Inner {
     stores: Mutex<()>,
     /// One sub-agent is counted and started at a time, or several at once would all be the last that is allowed.
     spawning: Mutex<()>,
+    closed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -191,6 +195,7 @@ impl Runner {
             runs: Mutex::default(),
             stores: Mutex::default(),
             spawning: Mutex::default(),
+            closed: AtomicBool::new(false),
         };
         Self(Arc::new(inner))
     }
@@ -207,6 +212,10 @@ impl Runner {
         let run = request.run.clone().unwrap_or_else(random::uuid);
         let active = {
             let mut runs = self.0.runs.lock().unwrap_or_else(PoisonError::into_inner);
+            // Asked under the lock: whoever closes sees every run that was begun before.
+            if self.0.closed.load(Ordering::Relaxed) {
+                return Err(StartError::Closed);
+            }
             if let Some(known) = runs.known.get(&run) {
                 let session = known.session.clone();
                 return Ok(Started { run, session, status: StartStatus::Known });
@@ -253,6 +262,18 @@ impl Runner {
         open.filter(|active| active.session == session).map(|active| active.run.clone()).collect()
     }
 
+    /// How many runs have not ended, waiting ones included.
+    pub fn count(&self) -> usize {
+        let runs = self.0.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.known.len().saturating_sub(runs.ended.len())
+    }
+
+    /// How a run ended; `None` if it goes on or is not known.
+    pub fn ended(&self, run: &str) -> Option<Ended> {
+        let runs = self.0.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.known.get(run).and_then(|active| active.end.borrow().clone())
+    }
+
     /// Which session a run is of, ended or not.
     pub fn session_of(&self, run: &str) -> Option<String> {
         let runs = self.0.runs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -289,10 +310,11 @@ impl Runner {
         Ok(pending.into_iter().filter(is_here).collect())
     }
 
-    /// Ends everything, and waits until it has ended or the time is over.
+    /// Ends everything, begins nothing more, and waits until it has ended or the time is over.
     pub async fn close(&self, time: Duration) {
         let all: Vec<Arc<Active>> = {
             let runs = self.0.runs.lock().unwrap_or_else(PoisonError::into_inner);
+            self.0.closed.store(true, Ordering::Relaxed);
             runs.known.values().cloned().collect()
         };
         for active in &all {

@@ -45,11 +45,14 @@ pub(crate) struct Client {
     pub(crate) display_name: Option<String>,
     pub(crate) family: Option<String>,
     pub(crate) instance: Option<String>,
+    /// It wants to hear of tool calls.
+    pub(crate) hears_tools: bool,
 }
 
 impl Client {
     fn of(params: &Value) -> Self {
         let client = &params["client"];
+        let caps = params["caps"].as_array();
         let text = |key: &str| client[key].as_str().map(str::to_owned);
         Self {
             id: text("id").unwrap_or_default(),
@@ -59,6 +62,7 @@ impl Client {
             display_name: text("displayName"),
             family: text("deviceFamily"),
             instance: text("instanceId"),
+            hears_tools: caps.into_iter().flatten().any(|cap| cap == "tool-events"),
         }
     }
 

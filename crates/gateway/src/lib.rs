@@ -20,6 +20,7 @@ pub mod mcp;
 mod methods;
 mod metrics;
 mod presence;
+mod runs;
 pub mod server;
 mod shared;
 mod socket;

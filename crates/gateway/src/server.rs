@@ -18,6 +18,7 @@ use clawpen_engine::call::Desk;
 use clawpen_engine::config_file::{self, Base, Views, WriteError};
 use clawpen_engine::config_store::{StoreError, Surroundings};
 use clawpen_engine::devices::Devices;
+use clawpen_engine::runner::Runner;
 use clawpen_engine::{machine, random};
 use clawpen_rules::access::connect::OriginRules;
 use clawpen_rules::access::listen::{
@@ -39,6 +40,7 @@ use crate::hub::{Hub, Slow};
 use crate::journal::{Journal, Level};
 use crate::methods::health::{self, LastHealth};
 use crate::metrics::Metrics;
+use crate::runs::{Ears, Runs};
 use crate::shared::{Shared, Strangers};
 use crate::socket::{Caller, Door};
 use crate::tree_json::to_tree;
@@ -47,6 +49,8 @@ use crate::tree_json::to_tree;
 const PORT_ATTEMPTS: u32 = 5;
 const PORT_WAIT: Duration = Duration::from_millis(500);
 const HEALTH_INTERVAL: Duration = Duration::from_secs(60);
+/// How long runs of agents may take to end when the gateway stops.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// How long connections may take to end when the gateway stops.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -159,13 +163,15 @@ impl Running {
         &self.addresses
     }
 
-    /// Tells every client, closes every connection and waits for their ends. Sandboxes and approvals
+    /// Ends what agents run, tells every client, closes every connection and waits for their ends. Sandboxes and approvals
     /// stay: they are not this process'.
     pub async fn stop(self, farewell: Farewell) {
         let shared = &self.shared.0;
         shared.journal.note(Level::Info, "the gateway stops", &json!({}));
         drop(self.watcher);
         shared.is_ready.store(false, Ordering::Relaxed);
+        // Whoever listens hears how his run ended, and what was said is kept.
+        shared.runner.close(LAST_WORDS).await;
         let payload = match farewell {
             Farewell::Stop => {
                 json!({ "reason": "gateway stopping", "restartExpectedMs": Value::Null })
@@ -201,7 +207,14 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let secret = ensure_secret(&around, &wanted.secret)?;
     let guard = Guard::of(&secret).ok_or_else(|| StartError::Token("none".to_owned()))?;
     let listeners = open(&wanted).await?;
-    let shared = Arc::new(Shared {
+    let desk = Arc::new(Desk::around(around.clone(), AuditDoor::Websocket));
+    let shared = Arc::new_cyclic(|shared| Shared {
+        runner: Runner::new(
+            Arc::clone(&desk),
+            tokio::runtime::Handle::current(),
+            Arc::new(Ears(shared.clone())),
+        ),
+        runs: Runs::default(),
         guard,
         origins: origins(config),
         proxies: wanted.proxies.clone(),
@@ -210,7 +223,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         health: LastHealth::default(),
         views: Views::default(),
         approvals: Approvals::new(),
-        desk: Desk::around(around.clone(), AuditDoor::Websocket),
+        desk,
         journal: Journal::in_state(&store.locations.state_dir),
         metrics: Metrics::default(),
         throttle: Throttle::new(patience(config)),

@@ -11,6 +11,7 @@ use clawpen_engine::call::Desk;
 use clawpen_engine::config_file::{Sound, View, Views};
 use clawpen_engine::config_store::Surroundings;
 use clawpen_engine::devices::Devices;
+use clawpen_engine::runner::Runner;
 use clawpen_rules::access::connect::OriginRules;
 use clawpen_rules::access::proxy::TrustedProxies;
 use clawpen_rules::config::locate::Locations;
@@ -24,6 +25,7 @@ use crate::hub::Hub;
 use crate::journal::Journal;
 use crate::methods::health::LastHealth;
 use crate::metrics::Metrics;
+use crate::runs::Runs;
 
 /// How often the config may be changed by one client: so many times a window.
 const WRITES: usize = 3;
@@ -41,7 +43,9 @@ pub(crate) struct Shared {
     pub(crate) health: LastHealth,
     pub(crate) views: Views,
     pub(crate) approvals: Approvals,
-    pub(crate) desk: Desk,
+    pub(crate) desk: Arc<Desk>,
+    pub(crate) runner: Runner,
+    pub(crate) runs: Runs,
     pub(crate) journal: Journal,
     pub(crate) metrics: Metrics,
     pub(crate) throttle: Throttle,

@@ -72,6 +72,8 @@ pub struct ErrorShape {
     pub details: Option<Value>,
     /// When to try again; only for what passes by itself.
     pub retry_after_ms: Option<u64>,
+    /// What is answered beside the error; few methods do.
+    pub payload: Option<Value>,
 }
 
 impl ErrorShape {
@@ -81,6 +83,7 @@ impl ErrorShape {
             message: message.into(),
             details: None,
             retry_after_ms: None,
+            payload: None,
         }
     }
 
@@ -161,7 +164,14 @@ impl Request {
 pub fn response(id: &str, outcome: &Result<Value, ErrorShape>) -> String {
     match outcome {
         Ok(payload) => json!({ "type": "res", "id": id, "ok": true, "payload": payload }),
-        Err(error) => json!({ "type": "res", "id": id, "ok": false, "error": error.to_json() }),
+        Err(error) => {
+            let mut frame =
+                json!({ "type": "res", "id": id, "ok": false, "error": error.to_json() });
+            if let Some(payload) = &error.payload {
+                frame["payload"] = payload.clone();
+            }
+            frame
+        }
     }
     .to_string()
 }

@@ -188,8 +188,13 @@ fn blocks(parts: &[Part]) -> Vec<Value> {
     parts.iter().map(block).collect()
 }
 
-pub(super) fn user_line(parts: &[Part], now: Timestamp) -> Value {
-    json!({ "role": "user", "content": blocks(parts), "timestamp": now.as_millis() })
+pub(super) fn user_line(parts: &[Part], label: Option<&str>, now: Timestamp) -> Value {
+    let mut line =
+        json!({ "role": "user", "content": blocks(parts), "timestamp": now.as_millis() });
+    if let Some(label) = label {
+        line["senderLabel"] = json!(label);
+    }
+    line
 }
 
 pub(super) fn assistant_line(turn: &Turn, model: &Model, now: Timestamp) -> Value {
@@ -227,17 +232,23 @@ pub(super) fn assistant_line(turn: &Turn, model: &Model, now: Timestamp) -> Valu
     line
 }
 
-fn usage(usage: Usage, model: &Model) -> Value {
+/// What tokens cost by the config's prices: read, written, from the cache, into it.
+pub(super) fn dollars(usage: Usage, model: &Model) -> [f64; 4] {
     let Usage { input, output, cache_read, cache_write } = usage;
     // Dollars and tokens are small enough for a float.
     #[expect(clippy::cast_precision_loss, reason = "a price for people")]
     let price = |tokens: u64, million: f64| tokens as f64 * million / 1e6;
-    let cost = [
+    [
         price(input, model.cost.input),
         price(output, model.cost.output),
         price(cache_read, model.cost.cache_read),
         price(cache_write, model.cost.cache_write),
-    ];
+    ]
+}
+
+fn usage(usage: Usage, model: &Model) -> Value {
+    let Usage { input, output, cache_read, cache_write } = usage;
+    let cost = dollars(usage, model);
     json!({
         "input": input,
         "output": output,

@@ -95,6 +95,8 @@ struct Progress {
     usage: Usage,
     /// Of the last answer.
     last: Usage,
+    /// Dollars, by the config's prices.
+    cost: f64,
     compactions: u64,
     kept: Vec<Kept>,
 }
@@ -114,7 +116,10 @@ impl Inner {
         let done = self.run(active, (&request, task), place, (emitter, &mut progress));
         let (ended, status) = match done {
             Ok(Some(reply)) => (Ended::Replied { text: reply }, "done"),
-            Ok(None) => (Ended::Done { text: progress.text, usage: progress.usage }, "done"),
+            Ok(None) => {
+                let (usage, last) = (progress.usage, progress.last);
+                (Ended::Done { text: progress.text, usage, last }, "done")
+            }
             Err(_) if active.is_aborted() => {
                 let why = active.why();
                 let status = if why == super::AbortReason::Timeout { "timeout" } else { "killed" };
@@ -123,6 +128,7 @@ impl Inner {
             Err(error) => (Ended::Failed { error: chain(&error) }, "failed"),
         };
         let (usage, last, compactions) = (progress.usage, progress.last, progress.compactions);
+        let cost = progress.cost;
         let noted = self.change_entry(place, |entry| {
             let end = now();
             entry.insert("status".to_owned(), json!(status));
@@ -131,9 +137,12 @@ impl Inner {
             entry.insert("runtimeMs".to_owned(), json!(time));
             entry
                 .insert("abortedLastRun".to_owned(), json!(matches!(status, "killed" | "timeout")));
-            entry::count(entry, usage, last);
-            let before = entry.get("compactionCount").and_then(Value::as_u64).unwrap_or_default();
-            entry.insert("compactionCount".to_owned(), json!(before.saturating_add(compactions)));
+            entry::count(entry, (usage, last), cost);
+            if compactions > 0 {
+                let before = entry.get("compactionCount").and_then(Value::as_u64);
+                let all = before.unwrap_or_default().saturating_add(compactions);
+                entry.insert("compactionCount".to_owned(), json!(all));
+            }
         });
         match (noted, ended) {
             (Ok(()), ended) | (Err(_), ended @ (Ended::Failed { .. } | Ended::Aborted { .. })) => {
@@ -167,8 +176,12 @@ impl Inner {
         progress.kept = history::load(transcript.lines()?);
         if task == Task::Message {
             let parts = self.message(request, &models.first.model)?;
-            let line = transcript.message(&history::user_line(&parts, now()), now())?;
-            progress.kept.push(Kept { id: line, said: Said::User(parts) });
+            // What a client calls itself; people see whose message it was.
+            let label = request.who.client.as_deref().filter(|_| request.origin == Origin::Person);
+            let line = history::user_line(&parts, label, now());
+            let id = transcript.message(&line, now())?;
+            emitter.kept(&id, &line);
+            progress.kept.push(Kept { id, said: Said::User(parts) });
         }
         // Before any model is asked, also for a summary: what it is told of its sandbox is so.
         let names = if place.is_sub_agent { SUB_AGENT_FILES } else { FILES };
@@ -221,7 +234,14 @@ impl Inner {
                 set("lastChannel", json!(provider));
                 set("deliveryContext", json!({ "channel": provider }));
             }
+            if request.origin == Origin::Person && !provider.is_empty() {
+                let origin =
+                    json!({ "provider": provider, "surface": provider, "chatType": "direct" });
+                entry.insert("origin".to_owned(), origin);
+            }
+            entry.insert("abortedLastRun".to_owned(), json!(false));
             entry.remove("endedAt");
+            entry.remove("runtimeMs");
             entry.clone()
         })?;
         Ok(entry)
@@ -309,16 +329,17 @@ impl Run<'_> {
             };
             progress.usage = progress.usage.plus(turn.usage);
             progress.last = turn.usage;
+            progress.cost += history::dollars(turn.usage, model).iter().sum::<f64>();
             let calls: Vec<Call> = turn.calls().cloned().collect();
             let line = history::assistant_line(&turn, model, now());
-            let id = self.transcript.message(&line, now())?;
+            let id = self.keep(&line)?;
             progress.kept.push(Kept { id, said: Said::Assistant(turn.pieces) });
             if calls.is_empty() {
                 return Ok(());
             }
             for done in self.carry_out(&calls) {
                 let line = history::result_line(&done.result, &done.details, now());
-                let id = self.transcript.message(&line, now())?;
+                let id = self.keep(&line)?;
                 progress.kept.push(Kept { id, said: Said::Result(done.result) });
             }
             if self.active.is_aborted() {
@@ -393,8 +414,15 @@ impl Run<'_> {
         } else {
             Cut::Failed { error: &error }
         };
-        self.transcript.message(&history::cut_line(said, model, &cut, now()), now())?;
+        self.keep(&history::cut_line(said, model, &cut, now()))?;
         Ok(())
+    }
+
+    /// Adds a message to the transcript and tells so; gives its id.
+    fn keep(&self, line: &Value) -> Result<String, RunError> {
+        let id = self.transcript.message(line, now())?;
+        self.emitter.kept(&id, line);
+        Ok(id)
     }
 
     fn compact_now(&self, progress: &mut Progress) -> Result<String, RunError> {
