@@ -160,7 +160,17 @@ impl Client {
         self.take(patience, |frame| frame["event"] == *name).await
     }
 
-    async fn take(&mut self, patience: Duration, is_it: impl Fn(&Value) -> bool) -> Result<Value> {
+    /// The next frame that is looked for, which stays where it is.
+    pub(super) async fn see(
+        &mut self,
+        patience: Duration,
+        is_it: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        self.until(patience, |client| client.kept.iter().find(|frame| is_it(frame)).cloned()).await
+    }
+
+    /// The next frame that is looked for.
+    pub async fn take(&mut self, patience: Duration, is_it: impl Fn(&Value) -> bool) -> Result<Value> {
         self.until(patience, |client| {
             let index = client.kept.iter().position(&is_it)?;
             Some(client.kept.remove(index))

@@ -12,7 +12,7 @@ const TOKEN: &str = "replay-token-that-nobody-else-has";
 
 /// A row with the paths and secrets of this run. Directories called `workspace` were recorded under
 /// another name.
-pub(super) fn fill(row: &Value, home: &str) -> Value {
+pub(super) fn fill(row: &Value, home: &str, port: u16) -> Value {
     let state = format!("{home}/.openclaw");
     let text = row
         .to_string()
@@ -20,16 +20,16 @@ pub(super) fn fill(row: &Value, home: &str) -> Value {
         .replace("<STATE_DIR>", &state)
         .replace("<HOME>", home)
         .replace("<GATEWAY_TOKEN>", TOKEN)
-        .replace("<LLM_PORT>", "9");
+        .replace("<LLM_PORT>", &port.to_string());
     serde_json::from_str(&text).unwrap_or_default()
 }
 
 /// Writes config, approvals and sessions below a home.
-pub(super) fn put_in_place(rows: &[Value], home: &str) -> Result<()> {
+pub(super) fn put_in_place(rows: &[Value], home: &str, port: u16) -> Result<()> {
     let state = Path::new(home).join(".openclaw");
     std::fs::create_dir_all(&state)?;
     let config = state.join("openclaw.json");
-    std::fs::write(&config, config_text(rows))?;
+    std::fs::write(&config, config_text(rows, port))?;
     std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o600))?;
     if let Some(file) = first_answer(rows, "exec.approvals.get", &["exec.approvals.set"]) {
         let path = state.join("exec-approvals.json");
@@ -72,7 +72,7 @@ fn first_answer<'a>(rows: &'a [Value], method: &str, changes: &[&str]) -> Option
     None
 }
 
-fn config_text(rows: &[Value]) -> String {
+fn config_text(rows: &[Value], port: u16) -> String {
     if let Some(answer) = first_answer(rows, "config.get", CONFIG_WRITES)
         && let Some(raw) = answer["raw"].as_str()
     {
@@ -86,7 +86,7 @@ fn config_text(rows: &[Value]) -> String {
     let mut config = json!({
         "gateway": { "mode": "local", "port": 18_999, "bind": "loopback",
                      "auth": { "mode": "token", "token": TOKEN } },
-        "models": { "providers": { "mock": { "baseUrl": "http://127.0.0.1:9/v1", "apiKey": TOKEN,
+        "models": { "providers": { "mock": { "baseUrl": format!("http://127.0.0.1:{port}/v1"), "apiKey": TOKEN,
                      "api": "openai-completions", "models": [model] } } },
         "agents": { "defaults": { "model": { "primary": "mock/mock-1" } } },
     });
