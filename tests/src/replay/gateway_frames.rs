@@ -323,8 +323,15 @@ impl Play<'_> {
             self.outcomes[index] = Some(self.delta(conn, &expected).await);
             return Ok(());
         }
+        let run = self.known.translate(&expected["payload"]["runId"]);
+        let session = expected["payload"]["sessionKey"].clone();
+        let is_named = self.rows.iter().any(|row| row["frame"]["params"]["idempotencyKey"] == run);
         let is_it = |frame: &Value| {
-            frame["event"] == *name && !(name == "chat" && frame["payload"]["state"] == "delta")
+            let payload = &frame["payload"];
+            frame["event"] == *name
+                && !(name == "chat" && payload["state"] == "delta")
+                && (!is_named || payload["runId"] == run)
+                && (session.is_null() || payload["sessionKey"] == session)
         };
         let given = match self.clients.get_mut(conn) {
             Some(client) => client.take(PATIENCE, is_it).await,

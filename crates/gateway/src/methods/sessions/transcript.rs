@@ -34,6 +34,11 @@ pub(crate) fn history(shared: &Shared, params: &Value) -> Result<Value, ErrorSha
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut shown: Vec<Value> =
         messages.iter().enumerate().map(|(index, message)| display(message, index + 1)).collect();
+    for message in &mut shown {
+        if let Some(cost) = message.pointer_mut("/usage/cost").filter(|cost| cost.is_object()) {
+            *cost = json!({ "total": cost["total"] });
+        }
+    }
     shown.drain(..shown.len().saturating_sub(limit));
     let mut size: usize = shown.iter().map(|message| message.to_string().len()).sum();
     while size > MAX_HISTORY && !shown.is_empty() {
