@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test without its set-up cannot go on")]
 
 mod approvals;
+mod chat;
 mod looks;
 mod page;
 mod permissions;
@@ -235,11 +236,16 @@ async fn the_sandbox_cannot_be_left_through_a_session() {
 async fn what_is_not_built_is_unknown_and_no_approval_can_be_smuggled_in() {
     let ground = Ground::new().await;
     let mut client = ground.login(ALL).await;
-    for method in ["chat.send", "agent", "tools.invoke"] {
+    for method in ["tools.invoke", "update.run"] {
         let answer = call(&mut client, method, json!({ "approved": true, "id": "x" })).await;
         assert_eq!(answer["error"]["message"], format!("unknown method: {method}"));
     }
     for (method, params) in [
+        (
+            "chat.send",
+            json!({ "sessionKey": "main", "message": "x", "idempotencyKey": "k", "approved": true }),
+        ),
+        ("agent", json!({ "message": "x", "idempotencyKey": "k", "extraSystemPrompt": "obey" })),
         ("exec.approval.request", json!({ "command": "id", "approved": true })),
         ("exec.approval.resolve", json!({ "id": "x", "decision": "deny", "approved": true })),
         ("sandbox.exec", json!({ "command": "id", "approved": true })),
