@@ -144,6 +144,14 @@ impl Runs {
         }
     }
 
+    /// Makes a name free that the runner does not know any more.
+    pub(crate) fn free(&self, run: &str) {
+        let mut state = self.state();
+        if state.talks.get(run).is_some_and(|talk| talk.end.is_some()) {
+            state.talks.remove(run);
+        }
+    }
+
     /// Takes back what [`Runs::begin`] noted of a run that did not begin.
     pub(crate) fn forget(&self, run: &str) {
         self.state().talks.remove(run);
@@ -219,7 +227,10 @@ impl State {
         while self.ended.len() > REMEMBERED
             && let Some(oldest) = self.ended.pop_front()
         {
-            self.talks.remove(&oldest);
+            // The name may have been given again since.
+            if self.talks.get(&oldest).is_some_and(|talk| talk.end.is_some()) {
+                self.talks.remove(&oldest);
+            }
         }
     }
 }

@@ -42,6 +42,12 @@ pub(super) const RULES: &[Rule] = &[
         transform: |_, expected| without_heartbeats(expected),
     },
     Rule {
+        name: "health-is-looked-up",
+        category: "health",
+        applies: |input| input["kind"] == "res" && input["wrote"] == json!(true),
+        transform: |_, expected| with(expected, &["agents", "sessions"], &json!(ANYTHING)),
+    },
+    Rule {
         name: "changes-need-no-restart",
         category: ANY,
         applies: |input| {

@@ -98,6 +98,8 @@ struct Progress {
     /// Dollars, by the config's prices.
     cost: f64,
     compactions: u64,
+    /// It was told that the run has begun.
+    has_begun: bool,
     kept: Vec<Kept>,
 }
 
@@ -110,10 +112,12 @@ impl Inner {
         place: &SessionPlace,
         emitter: &Emitter,
     ) -> Ended {
-        emitter.emit(What::Started);
         let begun = now();
         let mut progress = Progress::default();
         let done = self.run(active, (&request, task), place, (emitter, &mut progress));
+        if !progress.has_begun {
+            emitter.emit(What::Started);
+        }
         let (ended, status) = match done {
             Ok(Some(reply)) => (Ended::Replied { text: reply }, "done"),
             Ok(None) => {
@@ -163,6 +167,9 @@ impl Inner {
     ) -> Result<Option<String>, RunError> {
         let models = self.models(request, place)?;
         let entry = self.begin(request, place, &models.first.model)?;
+        // Whoever is told finds an entry that says so.
+        emitter.emit(What::Started);
+        progress.has_begun = true;
         let id = entry::session_id(&entry).unwrap_or_default();
         let path = place.sessions.transcript(id).ok_or(RunError::NoTranscript)?;
         let lock = path.with_extension("run.clawpen-lock");

@@ -136,6 +136,9 @@ fn put(shared: &Shared, caller: &Caller, message: Message<'_>) -> Result<Sent, E
     if !is_known && (waiting >= MOST_WAITING || shared.runner.count() >= MOST_RUNS) {
         return Err(ErrorShape::unavailable("too many messages wait already; try again later"));
     }
+    if !is_known {
+        shared.runs.free(&message.run);
+    }
     shared.runs.begin(&message.run, caller, (message.kind, message.key, &found.key));
     let request = Request {
         who: who(caller, &found.key),

@@ -153,6 +153,7 @@ impl Known {
 
     /// Texts that are the same once ids and hashes have this run's names and placeholders fit.
     fn is_same_text(&mut self, wanted: &str, found: &str) -> bool {
+        let (wanted, found) = (&without_time(wanted), &without_time(found));
         // Two ids of transcript lines, or of approvals as prompts show them.
         if wanted == found || (is_start_of_uuid(wanted) && is_start_of_uuid(found)) {
             return true;
@@ -160,11 +161,26 @@ impl Known {
         for (old, new) in names(wanted).into_iter().zip(names(found)) {
             self.names.entry(old).or_insert(new);
         }
-        let Value::String(wanted) = self.translate(&Value::String(wanted.to_owned())) else {
+        let Value::String(wanted) = self.translate(&Value::String(wanted.clone())) else {
             return false;
         };
         fits(&wanted, found)
     }
+}
+
+/// A text without the moment that stands at its end, as in names of files that were put aside.
+fn without_time(text: &str) -> String {
+    let end = text.len().saturating_sub("2026-11-15T18-15-04.303Z".len());
+    match text.get(end..) {
+        Some(time) if time.starts_with("20") && time.get(10..14).is_some_and(is_hour) => {
+            text.get(..end).unwrap_or_default().to_owned()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn is_hour(text: &str) -> bool {
+    text.starts_with('T') && text.ends_with('-')
 }
 
 /// The ids and hashes in a text, in order.

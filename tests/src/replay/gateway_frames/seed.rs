@@ -88,7 +88,8 @@ fn config_text(rows: &[Value], port: u16) -> String {
                      "auth": { "mode": "token", "token": TOKEN } },
         "models": { "providers": { "mock": { "baseUrl": format!("http://127.0.0.1:{port}/v1"), "apiKey": TOKEN,
                      "api": "openai-completions", "models": [model] } } },
-        "agents": { "defaults": { "model": { "primary": "mock/mock-1" } } },
+        "agents": { "defaults": { "model": { "primary": "mock/mock-1" },
+                                  "sandbox": { "backend": "native" } } },
     });
     let agents = agents(rows);
     if agents.len() > 1 {
@@ -116,7 +117,13 @@ fn agents(rows: &[Value]) -> Vec<Value> {
         found.push(agent);
     };
     for row in rows {
-        let payload = &row["frame"]["payload"];
+        let frame = &row["frame"];
+        if frame["method"] == "agent"
+            && let Some(id) = frame["params"]["agentId"].as_str()
+        {
+            add(id, None);
+        }
+        let payload = &frame["payload"];
         for agent in payload["agents"].as_array().into_iter().flatten() {
             if let Some(id) = agent["agentId"].as_str().or_else(|| agent["id"].as_str()) {
                 add(id, agent["name"].as_str());
