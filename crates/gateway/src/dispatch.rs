@@ -17,8 +17,8 @@ use tokio::task::JoinSet;
 use crate::handshake::Login;
 use crate::hub::{Outbox, Turn};
 use crate::methods::{
-    agents, chat, config, cron, devices, exec_approval, exec_approvals, health, identity, logs, models,
-    nodes, sandbox, sessions, skills, tools, usage,
+    agents, chat, config, cron, devices, exec_approval, exec_approvals, health, identity, logs,
+    models, nodes, sandbox, sessions, skills, tools, usage,
 };
 use crate::metrics::Outcome;
 use crate::runs::Runs;

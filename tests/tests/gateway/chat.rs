@@ -215,9 +215,12 @@ async fn directives_follow_the_credential_and_nothing_that_a_client_says() {
     let server = ModelServer::scripted(vec![Reply::text("hi").answer(WIRE)]);
     let ground = ground(&server, ", tools: {elevated: {allowFrom: {webchat: ['*']}}}").await;
     let mut writer = login(&ground, WRITER).await;
-    for (run, directive) in
-        [("1", "/exec security=full"), ("2", "/elevated full"), ("3", "/new"), ("4", "/approve x deny")]
-    {
+    for (run, directive) in [
+        ("1", "/exec security=full"),
+        ("2", "/elevated full"),
+        ("3", "/new"),
+        ("4", "/approve x deny"),
+    ] {
         say(&mut writer, run, directive).await;
         let told = end(&mut writer, run).await;
         assert!(said(&told).contains("operator."), "{directive}: {told}");
@@ -344,18 +347,25 @@ async fn an_agent_answers_twice_with_files_and_a_failure_is_told() {
     });
     let ground = ground(&server, "").await;
     let mut client = login(&ground, WRITER).await;
-    let file = json!({ "fileName": "../../a b.txt", "mimeType": "text/plain", "content": "aGVsbG8=" });
+    let file =
+        json!({ "fileName": "../../a b.txt", "mimeType": "text/plain", "content": "aGVsbG8=" });
     let params = json!({ "message": "look", "agentId": "main", "idempotencyKey": "files",
                          "attachments": [file] });
-    client.send(json!({ "type": "req", "id": "a", "method": "agent", "params": params }).to_string()).await;
+    client
+        .send(json!({ "type": "req", "id": "a", "method": "agent", "params": params }).to_string())
+        .await;
     let accepted = client.response(&json!("a"), WAIT).await.unwrap();
     assert_eq!(accepted["payload"]["status"], "accepted", "{accepted}");
     let done = client.response(&json!("a"), WAIT).await.unwrap();
-    assert_eq!(done["payload"]["result"]["payloads"], json!([{ "text": "seen", "mediaUrl": null }]));
+    assert_eq!(
+        done["payload"]["result"]["payloads"],
+        json!([{ "text": "seen", "mediaUrl": null }])
+    );
     assert_eq!(done["payload"]["result"]["meta"]["agentMeta"]["model"], "m", "{done}");
     let asked = server.received()[0].body.to_string();
     assert!(asked.contains("media/inbound/"), "{asked}");
-    let found = Command::new("find").arg(ground.home.path()).args(["-path", "*media/inbound/*"]).output();
+    let found =
+        Command::new("find").arg(ground.home.path()).args(["-path", "*media/inbound/*"]).output();
     let found = String::from_utf8(found.unwrap().stdout).unwrap();
     assert_eq!(std::fs::read_to_string(found.trim()).unwrap(), "hello", "{found}");
     for (attachments, why) in [

@@ -11,9 +11,7 @@ use std::time::Duration;
 
 use clawpen_engine::call::{ToolCallError, Who};
 use clawpen_engine::random;
-use clawpen_engine::runner::{
-    Answers, Approvals, Origin, Request, StartError, StartStatus,
-};
+use clawpen_engine::runner::{Answers, Approvals, Origin, Request, StartError, StartStatus};
 use clawpen_engine::transcript::Transcript;
 use clawpen_rules::access::Scope;
 use clawpen_rules::chat_message;
@@ -331,7 +329,8 @@ pub(crate) fn inject(shared: &Shared, params: &Value) -> Result<Value, ErrorShap
     let transcript = Transcript::of(&place.sessions, id, "/");
     let transcript = transcript.ok_or_else(|| ErrorShape::invalid("session not found"))?;
     let message = sessions::injected(&words);
-    let written = transcript.message(&message, Shared::now()).map_err(|error| unavailable(&error))?;
+    let written =
+        transcript.message(&message, Shared::now()).map_err(|error| unavailable(&error))?;
     let payload = json!({
         "runId": format!("inject-{written}"), "sessionKey": key, "seq": 0, "state": "final",
         "message": message,

@@ -269,10 +269,7 @@ pub static METHODS: &[(&str, &Shape)] = &[
         ]),
     ),
     ("agent", &Shape::Object(AGENT)),
-    (
-        "agent.wait",
-        &Shape::Object(&[needed("runId", FILLED), optional("timeoutMs", NOT_NEGATIVE)]),
-    ),
+    ("agent.wait", &Shape::Object(&[needed("runId", FILLED), optional("timeoutMs", NOT_NEGATIVE)])),
     ("sessions.send", &Shape::Object(SESSIONS_SEND)),
     ("sessions.steer", &Shape::Object(SESSIONS_SEND)),
     ("sessions.abort", &Shape::Object(&[needed("key", FILLED), optional("runId", FILLED)])),

@@ -170,7 +170,11 @@ impl Client {
     }
 
     /// The next frame that is looked for.
-    pub async fn take(&mut self, patience: Duration, is_it: impl Fn(&Value) -> bool) -> Result<Value> {
+    pub async fn take(
+        &mut self,
+        patience: Duration,
+        is_it: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
         self.until(patience, |client| {
             let index = client.kept.iter().position(&is_it)?;
             Some(client.kept.remove(index))

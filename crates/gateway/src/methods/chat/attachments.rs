@@ -67,9 +67,16 @@ mod tests {
     #[test]
     fn files_come_in_every_spelling_that_clients_use() {
         check(json!({ "content": "aGk=" }), Ok(("attachment-1", UNKNOWN)));
-        check(json!({ "content": "aGk=", "mimeType": "Image/PNG; x=1", "fileName": "a.png" }), Ok(("a.png", "image/png")));
-        check(json!({ "content": "data:image/gif;base64,aGk=" }), Ok(("attachment-1", "image/gif")));
-        let source = json!({ "source": { "type": "base64", "media_type": "image/webp", "data": "aGk=" } });
+        check(
+            json!({ "content": "aGk=", "mimeType": "Image/PNG; x=1", "fileName": "a.png" }),
+            Ok(("a.png", "image/png")),
+        );
+        check(
+            json!({ "content": "data:image/gif;base64,aGk=" }),
+            Ok(("attachment-1", "image/gif")),
+        );
+        let source =
+            json!({ "source": { "type": "base64", "media_type": "image/webp", "data": "aGk=" } });
         check(source, Ok(("attachment-1", "image/webp")));
         check(json!({ "content": "aGk=", "mimeType": "x\ny/z" }), Ok(("attachment-1", UNKNOWN)));
     }
@@ -78,7 +85,10 @@ mod tests {
     fn what_is_no_file_is_refused() {
         check(json!({}), Err("attachment attachment-1: content must be base64 text"));
         check(json!({ "content": "%%" }), Err("attachment attachment-1: invalid base64 content"));
-        check(json!({ "content": "data:text/plain,hi" }), Err("attachment attachment-1: content must be base64 text"));
+        check(
+            json!({ "content": "data:text/plain,hi" }),
+            Err("attachment attachment-1: content must be base64 text"),
+        );
         let large = json!({ "content": "A".repeat(8_000_000) });
         check(large, Err("attachment attachment-1: exceeds the size limit of 5000000 bytes"));
         assert!(read(&json!(vec![json!({ "content": "aGk=" }); 21])).is_err());

@@ -51,10 +51,7 @@ pub(crate) async fn wait(shared: &Arc<Shared>, params: &Value) -> Result<Value, 
     }
     let _ended = shared.runner.wait(&run, time.saturating_sub(asked.elapsed())).await;
     let end = shared.runs.end(&run);
-    Ok(end.map_or_else(
-        || json!({ "runId": run, "status": "timeout" }),
-        |end| ended(&run, &end),
-    ))
+    Ok(end.map_or_else(|| json!({ "runId": run, "status": "timeout" }), |end| ended(&run, &end)))
 }
 
 fn ended(run: &str, end: &End) -> Value {
@@ -115,8 +112,7 @@ fn meta(shared: &Shared, run: &str, usage: Option<(Usage, Usage)>, is_aborted: b
     });
     if let Some((all, last)) = usage {
         let sum = |usage: Usage| usage.input.saturating_add(usage.output);
-        agent["usage"] =
-            json!({ "input": all.input, "output": all.output, "total": sum(all) });
+        agent["usage"] = json!({ "input": all.input, "output": all.output, "total": sum(all) });
         agent["lastCallUsage"] = json!({
             "input": last.input, "output": last.output, "cacheRead": last.cache_read,
             "cacheWrite": last.cache_write, "total": last.total(),

@@ -135,10 +135,12 @@ fn without_head(body: &mut Map<String, Value>) {
     }
     let text = match body.get_mut("content") {
         Some(Value::String(text)) => Some(text),
-        Some(Value::Array(blocks)) => blocks.iter_mut().find_map(|block| match &mut block["text"] {
-            Value::String(text) => Some(text),
-            _ => None,
-        }),
+        Some(Value::Array(blocks)) => {
+            blocks.iter_mut().find_map(|block| match &mut block["text"] {
+                Value::String(text) => Some(text),
+                _ => None,
+            })
+        }
         _ => None,
     };
     let Some(text) = text else { return };
