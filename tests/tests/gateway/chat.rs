@@ -123,8 +123,12 @@ async fn what_a_model_calls_lands_in_the_sandbox_and_in_the_record() {
     let own = std::fs::read_link("/proc/self/ns/pid").unwrap();
     assert!(result.contains("pid:[") && !result.contains(own.to_str().unwrap()), "{result}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "", "the host was reached");
-    let audit = run(&ground, &["audit", "--json"]);
-    assert!(audit.contains("exec") && audit.contains("readlink"), "{audit}");
+    let audit: Value = serde_json::from_str(&run(&ground, &["audit", "--json"])).unwrap();
+    let (entered, called) = (&audit["records"][0], &audit["records"][1]);
+    let fields = ["door", "session", "tool", "verdict", "ending"].map(|key| called[key].clone());
+    let expected = ["websocket", "agent:main:main", "exec", "allowed", "exit 0"].map(Value::from);
+    assert_eq!(fields, expected, "{audit}");
+    assert_eq!(called["previous"], entered["hash"], "{audit}");
     over(ground).await;
 }
 
@@ -341,6 +345,9 @@ async fn an_agent_answers_twice_with_files_and_a_failure_is_told() {
         let text = received.body.to_string();
         if text.contains("FAIL") {
             clawpen_tests::model_server::Answer::error(400, "no")
+        } else if received.results() == 0 {
+            let command = json!({ "command": "cat media/inbound/*" });
+            Reply::default().call("exec", command).answer(WIRE)
         } else {
             Reply::text("seen").answer(WIRE)
         }
@@ -363,11 +370,9 @@ async fn an_agent_answers_twice_with_files_and_a_failure_is_told() {
     );
     assert_eq!(done["payload"]["result"]["meta"]["agentMeta"]["model"], "m", "{done}");
     let asked = server.received()[0].body.to_string();
-    assert!(asked.contains("media/inbound/"), "{asked}");
-    let found =
-        Command::new("find").arg(ground.home.path()).args(["-path", "*media/inbound/*"]).output();
-    let found = String::from_utf8(found.unwrap().stdout).unwrap();
-    assert_eq!(std::fs::read_to_string(found.trim()).unwrap(), "hello", "{found}");
+    assert!(asked.contains("media/inbound/") && !asked.contains("../"), "{asked}");
+    let history = call(&mut client, "chat.history", json!({ "sessionKey": "main" })).await;
+    assert_eq!(history["payload"]["messages"][2]["content"][0]["text"], "hello", "{history}");
     for (attachments, why) in [
         (json!([{ "content": "%%" }]), "invalid base64"),
         (json!([{ "content": "A".repeat(7_000_000) }]), "size limit"),
