@@ -115,8 +115,6 @@ pub enum StartError {
     Session(#[from] ToolCallError),
     #[error("no run is begun any more: this process ends")]
     Closed,
-    #[error("cannot watch the run")]
-    Watch(#[source] std::io::Error),
 }
 
 /// The agents of one state directory, at work. Cheap to clone.
@@ -155,9 +153,16 @@ struct Active {
     run: String,
     session: String,
     cancelled: CancellationToken,
-    stop: Stop,
+    stops: Mutex<Stops>,
     why: Mutex<Option<AbortReason>>,
     end: watch::Sender<Option<Ended>>,
+}
+
+/// What ends a run's calls.
+#[derive(Default)]
+struct Stops {
+    last: u64,
+    open: Vec<(u64, Stop)>,
 }
 
 impl Active {
@@ -166,10 +171,33 @@ impl Active {
             return false;
         }
         self.why.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
-        // First the commands: they may do harm, a model only talks.
-        self.stop.pull();
+        // What is begun from here on sees that the run is over; what was begun before is ended now.
         self.cancelled.cancel();
+        let stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+        stops.open.iter().for_each(|(_, stop)| stop.pull());
         true
+    }
+
+    /// Something to end a call by. It is pulled with the run, until the call is let go.
+    fn open_stop(&self) -> std::io::Result<(u64, Stop)> {
+        let stop = Stop::new()?;
+        let number = {
+            let mut stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+            stops.last += 1;
+            let number = stops.last;
+            stops.open.push((number, stop.clone()));
+            number
+        };
+        if self.is_aborted() {
+            stop.pull();
+        }
+        Ok((number, stop))
+    }
+
+    /// The run's end does not end this call any more.
+    fn let_go(&self, number: u64) {
+        let mut stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+        stops.open.retain(|(known, _)| *known != number);
     }
 
     fn is_aborted(&self) -> bool {
@@ -224,7 +252,7 @@ impl Runner {
                 run: run.clone(),
                 session: place.key.clone(),
                 cancelled: CancellationToken::new(),
-                stop: Stop::new().map_err(StartError::Watch)?,
+                stops: Mutex::default(),
                 why: Mutex::default(),
                 end: watch::Sender::new(None),
             });

@@ -136,14 +136,23 @@ struct Work {
 
 impl Work {
     fn run(self, tell: Sender<First>) {
-        let mut watch = Shown { work: &self, tell: &tell, asked: None, tail: Vec::new() };
+        let (number, stop) = match self.active.open_stop() {
+            Ok(opened) => opened,
+            Err(error) => {
+                let what = format!("the call cannot be watched: {error}");
+                let _there = tell.send(First::Done(Box::new(failed(&self.call, what, "internal"))));
+                return;
+            }
+        };
+        let mut watch = Shown { work: &self, tell: &tell, asked: None, tail: Vec::new(), number };
         let mut request = ToolRequest {
             tool: &self.call.name,
             arguments: &self.call.arguments,
-            stop: &self.active.stop,
+            stop: &stop,
             watch: &mut watch,
         };
         let called = self.inner.desk.call(&self.who, &mut request);
+        self.active.let_go(number);
         if let Some(id) = watch.asked.take() {
             self.follow_up(&id, called);
             return;
@@ -251,6 +260,8 @@ struct Shown<'a> {
     /// The approval that the run did not wait for.
     asked: Option<String>,
     tail: Vec<u8>,
+    /// What the run's end ends the call by.
+    number: u64,
 }
 
 impl Watch for Shown<'_> {
@@ -278,6 +289,8 @@ impl Watch for Shown<'_> {
             Approvals::Wait => {}
             Approvals::FollowUp => {
                 self.asked = Some(pending.id.clone());
+                // A question that people were asked stays theirs to answer, whatever becomes of the run.
+                self.work.active.let_go(self.number);
                 let _there = self.tell.send(First::Asked(pending.clone()));
             }
         }

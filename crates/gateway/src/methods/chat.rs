@@ -187,7 +187,6 @@ fn not_started(error: StartError) -> ErrorShape {
         StartError::ZeroByte => ErrorShape::invalid("message must not contain null bytes"),
         StartError::Session(error) => refused(error),
         StartError::Closed => ErrorShape::unavailable("the gateway stops; try again in a moment"),
-        error @ StartError::Watch(_) => unavailable(&error),
     }
 }
 

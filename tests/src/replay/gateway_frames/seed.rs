@@ -226,8 +226,27 @@ fn sessions(rows: &[Value], state: &Path) -> BTreeMap<String, Map<String, Value>
         let told = told.into_iter().filter(|(_, value)| *value != "off");
         sessions.add(history["sessionKey"].as_str().unwrap_or_default(), told);
     }
+    asked_on_the_host(rows, &mut sessions);
     sessions.0.remove("");
     sessions.stores(state)
+}
+
+/// A run that asked people about a command was set to run it on the host before the recording began.
+fn asked_on_the_host(rows: &[Value], sessions: &mut Sessions) {
+    let is_clients = |command: &Value| {
+        rows.iter().any(|row| {
+            let frame = &row["frame"];
+            frame["method"] == "exec.approval.request" && frame["params"]["command"] == *command
+        })
+    };
+    for row in rows.iter().filter(|row| row["frame"]["event"] == "exec.approval.requested") {
+        let request = &row["frame"]["payload"]["request"];
+        if request["host"] == "gateway" && !is_clients(&request["command"]) {
+            let told = [("execHost", "host"), ("execSecurity", "security"), ("execAsk", "ask")]
+                .map(|(key, said)| (key.to_owned(), request[said].clone()));
+            sessions.add(request["sessionKey"].as_str().unwrap_or_default(), told);
+        }
+    }
 }
 
 /// What the first change of a session left alone was there before it.
