@@ -57,11 +57,15 @@ pub(in super::super) const RULES: &[Rule] = &[
     },
     Rule {
         name: "the-end-of-a-run-counts-it",
-        category: "sessions.changed",
-        applies: |input| input["kind"] == "event",
+        category: ANY,
+        applies: |input| {
+            let event = input["method"].as_str();
+            input["kind"] == "event"
+                && matches!(event, Some("session.message" | "sessions.changed"))
+        },
         transform: |_, mut expected| {
             let payload = &mut expected["payload"];
-            if payload["phase"] == "end" {
+            if payload["totalTokensFresh"].is_boolean() {
                 for key in ["inputTokens", "outputTokens", "totalTokens", "estimatedCostUsd"] {
                     payload[key] = json!("<OPTIONAL>");
                 }
@@ -226,8 +230,12 @@ pub(in super::super) const RULES: &[Rule] = &[
             input["method"].as_str().is_some_and(|method| method.starts_with("exec.approval."))
         },
         transform: |_, mut expected| {
-            if let Some(channel) = expected.pointer_mut("/payload/request/turnSourceChannel") {
-                *channel = json!("<OPTIONAL>");
+            if let Some(request) =
+                expected.pointer_mut("/payload/request").and_then(Value::as_object_mut)
+            {
+                request.insert("turnSourceChannel".to_owned(), json!("<OPTIONAL>"));
+                // The command as it was cut into words, which is what would run.
+                request.entry("commandArgv").or_insert_with(|| json!("<OPTIONAL>"));
             }
             expected
         },
