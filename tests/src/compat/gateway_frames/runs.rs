@@ -235,7 +235,9 @@ pub(in super::super) const RULES: &[Rule] = &[
             {
                 request.insert("turnSourceChannel".to_owned(), json!("<OPTIONAL>"));
                 // The command as it was cut into words, which is what would run.
-                request.entry("commandArgv").or_insert_with(|| json!("<OPTIONAL>"));
+                for key in ["commandArgv", "envKeys"] {
+                    request.entry(key).or_insert_with(|| json!("<OPTIONAL>"));
+                }
             }
             expected
         },

@@ -232,8 +232,41 @@ fn sessions(rows: &[Value], state: &Path) -> BTreeMap<String, Map<String, Value>
         sessions.add(history["sessionKey"].as_str().unwrap_or_default(), told);
     }
     asked_on_the_host(rows, &mut sessions);
+    deleted(rows, state, &mut sessions);
     sessions.0.remove("");
     sessions.stores(state)
+}
+
+/// A session that is deleted, and was not made in the recording, was there with its transcript.
+fn deleted(rows: &[Value], state: &Path, sessions: &mut Sessions) {
+    let is_made = |key: &str| {
+        rows.iter().any(|row| {
+            let frame = &row["frame"];
+            frame["params"]["sessionKey"] == *key || frame["payload"]["entry"].is_object()
+        })
+    };
+    for row in rows.iter().filter(|row| row["method"] == "sessions.delete") {
+        let payload = &row["frame"]["payload"];
+        let (Some(key), Some(path)) = (payload["key"].as_str(), payload["archived"][0].as_str())
+        else {
+            continue;
+        };
+        let name = path.rsplit('/').next().and_then(|name| name.split_once(".jsonl"));
+        let Some((id, _)) = name.filter(|_| !is_made(key)) else { continue };
+        let listed = rows
+            .iter()
+            .flat_map(|row| row["frame"]["payload"]["sessions"].as_array().into_iter().flatten());
+        for row in listed.filter(|row| row["key"] == *key) {
+            sessions.add(key, of_row(row));
+        }
+        sessions.add(key, [("sessionId".to_owned(), json!(id))]);
+        let file = Path::new(&store_path(state, key)).with_file_name(format!("{id}.jsonl"));
+        let head = json!({ "type": "session", "version": 3, "id": id }).to_string();
+        // One that cannot be written shows in the row that looks for it.
+        let _written = file.parent().map(|parent| {
+            std::fs::create_dir_all(parent).and_then(|()| std::fs::write(&file, head + "\n"))
+        });
+    }
 }
 
 /// A run that asked people about a command was set to run it on the host before the recording began.
