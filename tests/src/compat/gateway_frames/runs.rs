@@ -235,6 +235,10 @@ pub(in super::super) const RULES: &[Rule] = &[
             {
                 request.insert("turnSourceChannel".to_owned(), json!("<OPTIONAL>"));
                 // The command as it was cut into words, which is what would run.
+                // The file behind the link, where `sh` is one.
+                if request.get("resolvedPath").and_then(Value::as_str) == Some("/usr/bin/sh") {
+                    request.insert("resolvedPath".to_owned(), json!(ANYTHING));
+                }
                 for key in ["commandArgv", "envKeys"] {
                     request.entry(key).or_insert_with(|| json!("<OPTIONAL>"));
                 }
