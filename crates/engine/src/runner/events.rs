@@ -12,9 +12,7 @@ pub trait Listener: Send + Sync {
     fn event(&self, event: RunEvent);
 
     /// A message now stands in the transcript of a session, under this id.
-    fn kept(&self, session: &str, id: &str, message: &Value) {
-        let _nobody_asked = (session, id, message);
-    }
+    fn kept(&self, _session: &str, _id: &str, _message: &Value) {}
 }
 
 /// Something happened in a run.
