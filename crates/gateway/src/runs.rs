@@ -184,14 +184,14 @@ impl Runs {
         if own.is_empty() && !others.is_empty() {
             return Err(NotEnded::NotYours);
         }
-        let mut ended = Vec::new();
+        let mut stopped = Vec::new();
         for one in own {
             if !shared.runner.abort(session, Some(&one), AbortReason::Rpc).is_empty() {
                 tell::aborted_now(shared, &mut state, &one);
-                ended.push(one);
+                stopped.push(one);
             }
         }
-        Ok(ended)
+        Ok(stopped)
     }
 }
 

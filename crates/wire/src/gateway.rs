@@ -73,7 +73,7 @@ pub struct ErrorShape {
     /// When to try again; only for what passes by itself.
     pub retry_after_ms: Option<u64>,
     /// What is answered beside the error; few methods do.
-    pub payload: Option<Value>,
+    pub payload: Option<Box<Value>>,
 }
 
 impl ErrorShape {
@@ -168,7 +168,7 @@ pub fn response(id: &str, outcome: &Result<Value, ErrorShape>) -> String {
             let mut frame =
                 json!({ "type": "res", "id": id, "ok": false, "error": error.to_json() });
             if let Some(payload) = &error.payload {
-                frame["payload"] = payload.clone();
+                frame["payload"] = payload.as_ref().clone();
             }
             frame
         }

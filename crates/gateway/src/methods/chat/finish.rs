@@ -33,7 +33,7 @@ pub(super) fn status(shared: &Shared, run: &str, status: StartStatus) -> Result<
 
 fn failed(run: &str, error: &str) -> ErrorShape {
     let payload = json!({ "runId": run, "status": "error", "summary": error });
-    ErrorShape { payload: Some(payload), ..ErrorShape::unavailable(error) }
+    ErrorShape { payload: Some(Box::new(payload)), ..ErrorShape::unavailable(error) }
 }
 
 /// Waits for a run's end. A run that nobody knows has not ended.
