@@ -69,7 +69,7 @@ impl ErrorCode {
 pub struct ErrorShape {
     pub code: ErrorCode,
     pub message: String,
-    pub details: Option<Value>,
+    pub details: Option<Box<Value>>,
     /// When to try again; only for what passes by itself.
     pub retry_after_ms: Option<u64>,
     /// What is answered beside the error; few methods do.
@@ -93,7 +93,7 @@ impl ErrorShape {
 
     #[must_use]
     pub fn with_details(self, details: Value) -> Self {
-        Self { details: Some(details), ..self }
+        Self { details: Some(Box::new(details)), ..self }
     }
 
     fn to_json(&self) -> Value {
@@ -103,7 +103,7 @@ impl ErrorShape {
         error.insert("code".into(), json!(self.code.as_str()));
         error.insert("message".into(), json!(message));
         if let Some(details) = &self.details {
-            error.insert("details".into(), details.clone());
+            error.insert("details".into(), details.as_ref().clone());
         }
         if let Some(after) = self.retry_after_ms {
             error.insert("retryable".into(), json!(true));
