@@ -164,7 +164,7 @@ pub fn pin(store: &Store, pattern: &str) -> Option<ContentHash> {
     }
     let programs = RealPrograms::new(writers(store, &[]));
     let facts = programs.find(&posix::normalize(&path))?;
-    (facts.is_regular && facts.agent_may_write).then(|| programs.hash(&facts.real_path))?
+    (facts.is_regular && facts.agent_may_write()).then(|| programs.hash(&facts.real_path))?
 }
 
 fn tool_closed(explanation: &Explanation) -> Option<Outcome> {

@@ -114,6 +114,23 @@ fn the_environment_is_the_plans_and_no_descriptor_of_ours_leaks() {
     assert_eq!(String::from_utf8_lossy(&finished.output), "0\n1\n2\n3\n");
 }
 
+/// A shell reads its script as it goes, so whoever writes into the same file meanwhile would write what runs next.
+#[test]
+fn b21_a_script_of_an_agent_is_what_it_was_until_it_ends() {
+    let place = Place::new();
+    let head = "#!/bin/bash\nprintf 'touch canary  \\n' | dd of=build.sh bs=1 seek=SEEK conv=notrunc 2>/dev/null\n";
+    let head = head.replace("SEEK", &format!("{:04}", head.len()));
+    place.script("build.sh", &format!("{head}echo as it was\n"));
+    let plan = place.plan("./build.sh");
+    let finished = place.run(&plan).unwrap();
+    assert_eq!(String::from_utf8_lossy(&finished.output), "as it was\n");
+    assert!(!Path::new(&place.at("canary")).exists(), "what was written meanwhile ran");
+    // The attack works without us.
+    place.script("build.sh", &format!("{head}echo as it was\n"));
+    assert!(Command::new("./build.sh").current_dir(place.path()).status().unwrap().success());
+    assert!(Path::new(&place.at("canary")).exists(), "the attack does not work");
+}
+
 #[test]
 fn b21_a_program_that_was_swapped_is_not_started() {
     let place = Place::new();
