@@ -84,7 +84,7 @@ fn doors() -> Vec<(u32, u64)> {
         let is_ours = name == Some("clawpen") || (own.is_some() && own == program_of(pid));
         let is_mcp = is_ours && has("mcp") && !has("install");
         let is_http = words.iter().any(|word| word == "--http" || word.starts_with("--http="));
-        if !is_mcp && !(is_ours && has("gateway")) {
+        if !(is_mcp || is_ours && has("gateway")) {
             continue;
         }
         let Ok(Some(door)) = process_identity::listed(pid) else { continue };
