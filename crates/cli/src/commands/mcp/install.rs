@@ -7,7 +7,7 @@ mod entry;
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -17,7 +17,7 @@ use crate::args::Format;
 use crate::args::mcp::{Client, InstallArgs};
 use crate::exit::Outcome;
 use crate::output::{Output, safe};
-use entry::Entry;
+use entry::{Entry, FileOf, Found};
 
 pub(super) fn run(args: &InstallArgs, output: &Output) -> Result<Outcome, CommandError> {
     let question = |what: &str| CommandError::Question { what: what.to_owned() };
@@ -31,9 +31,13 @@ pub(super) fn run(args: &InstallArgs, output: &Output) -> Result<Outcome, Comman
     let home = std::env::home_dir().ok_or_else(|| question("there is no home directory"))?;
     let here = std::env::current_dir()?;
     let place = place(args, &home, &here);
-    match (args.client, args.user) {
-        (Client::Codex, _) | (_, true) => {}
-        (Client::Claude | Client::Cursor | Client::Vscode, false) => refuse_links(&place, &here)?,
+    let file = match (args.client, args.user) {
+        (Client::Codex, _) | (_, true) => FileOf::User,
+        (Client::Claude | Client::Cursor | Client::Vscode, false) => FileOf::Project,
+    };
+    match file {
+        FileOf::User => {}
+        FileOf::Project => refuse_links(&place, &here)?,
     }
     let old = match fs::read_to_string(&place) {
         Ok(text) => Some(text),
@@ -42,7 +46,7 @@ pub(super) fn run(args: &InstallArgs, output: &Output) -> Result<Outcome, Comman
             return Err(CommandError::Read { path: safe(&place.to_string_lossy()), cause });
         }
     };
-    let entry = Entry { client: args.client, name: &args.name, program, words: words(args) };
+    let entry = Entry { client: args.client, name: &args.name, program, words: words(args), file };
     let text = entry.merged_with(old.as_deref()).map_err(|problem| {
         output.note("Put this in by hand:");
         entry.shown().lines().for_each(|line| output.note(&safe(line)));
@@ -54,7 +58,9 @@ pub(super) fn run(args: &InstallArgs, output: &Output) -> Result<Outcome, Comman
         (_, true) => None,
         (old, false) => write(&place, old.as_deref(), &text)?,
     };
-    report(args, output, &Done { place: &place, entry: &entry, backup, is_new })
+    let shown = || Found { text: entry.shown(), kept: Vec::new() };
+    let found = entry.found_in(&text).unwrap_or_else(shown);
+    report(args, output, &Done { place: &place, found, backup, is_new })
 }
 
 /// A project's files may be anybody's: a link among them must not lead our writing elsewhere. What is the user's own may be
@@ -77,7 +83,8 @@ fn refuse_links(place: &Path, here: &Path) -> Result<(), CommandError> {
 
 struct Done<'a> {
     place: &'a Path,
-    entry: &'a Entry<'a>,
+    /// As it stands in the file.
+    found: Found,
     backup: Option<PathBuf>,
     is_new: bool,
 }
@@ -90,7 +97,8 @@ fn report(args: &InstallArgs, output: &Output, done: &Done<'_>) -> Result<Outcom
             "file": file,
             "written": wrote,
             "backup": done.backup.as_ref().map(|path| path.to_string_lossy()),
-            "entry": done.entry.shown(),
+            "entry": done.found.text,
+            "kept": done.found.kept,
         }))?,
         Format::Text => {
             let verb = match (wrote, done.is_new) {
@@ -98,7 +106,15 @@ fn report(args: &InstallArgs, output: &Output, done: &Done<'_>) -> Result<Outcom
                 (false, true) => "Would be written to",
                 (false, false) => "Already in",
             };
-            let mut lines = vec![format!("{verb} {}:", safe(&file)), done.entry.shown()];
+            let mut lines = vec![format!("{verb} {}:", safe(&file))];
+            lines.extend(done.found.text.lines().map(safe));
+            if !done.found.kept.is_empty() {
+                let kept: Vec<String> = done.found.kept.iter().map(|name| safe(name)).collect();
+                let kept = kept.join(", ");
+                lines.push(format!(
+                    "Kept as it was there before: {kept}. Look at it: it changes what is started."
+                ));
+            }
             if let Some(backup) = &done.backup {
                 lines.push(format!("What was there: {}", safe(&backup.to_string_lossy())));
             }
@@ -180,9 +196,10 @@ fn free_name(place: &Path) -> PathBuf {
 }
 
 fn put(path: &Path, text: &str, mode: fs::Permissions) -> io::Result<()> {
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.set_permissions(mode)?;
+    // Nobody else may open it before it has the mode of what it stands for.
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())?;
+    file.set_permissions(mode)?;
     file.sync_all()
 }
 
