@@ -87,6 +87,8 @@ struct Play<'a> {
     address: std::net::SocketAddr,
     /// Something was changed that `config.get` shows.
     wrote: bool,
+    /// A person has answered a question.
+    answered: bool,
 }
 
 async fn play(rows: &[Value], rules: &mut BTreeMap<&'static str, usize>) -> Result<Vec<Outcome>> {
@@ -118,6 +120,7 @@ async fn play(rows: &[Value], rules: &mut BTreeMap<&'static str, usize>) -> Resu
         known: Known::default(),
         address,
         wrote: false,
+        answered: false,
     };
     for index in 0..rows.len() {
         if let Err(error) = play.row(index).await {
@@ -262,7 +265,7 @@ impl Play<'_> {
             input: json!({
                 "ver": row["ver"], "kind": kind, "method": method,
                 "params": request["params"], "wrote": self.wrote,
-                "devices": self.devices.names(),
+                "devices": self.devices.names(), "answered": self.answered,
             }),
             expected: frame.clone(),
             note: String::new(),
@@ -301,6 +304,8 @@ impl Play<'_> {
             }
         };
         let method = asked["method"].as_str().unwrap_or_default();
+        let is_done = self.rows[index]["frame"]["ok"] == json!(true);
+        self.answered |= method == "exec.approval.resolve" && is_done;
         self.wrote |= WRITES.contains(&method) && self.rows[index]["frame"]["ok"] == json!(true);
         self.outcomes[index] = Some(outcome);
         Ok(())

@@ -4,11 +4,15 @@
 
 mod approvals;
 mod chat;
+mod hosts;
+mod kills;
 mod looks;
+mod many;
 mod page;
 mod permissions;
 mod reference;
 mod sandboxes;
+mod tricked;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -44,10 +44,14 @@ pub enum What {
         call: String,
         tool: String,
         tail: String,
+        /// Where and since when it runs.
+        details: Value,
     },
     ToolEnded {
         call: String,
         tool: String,
+        /// The call in a few words, for people.
+        label: Option<String>,
         success: Success,
         content: Vec<Part>,
         details: Value,

@@ -287,7 +287,8 @@ pub(super) fn cut_line(text: &str, model: &Model, cut: &Cut<'_>, now: Timestamp)
         Cut::Aborted { run, origin } => {
             line["provider"] = json!("openclaw");
             line["model"] = json!("gateway-injected");
-            line["stopReason"] = json!("aborted");
+            line["api"] = json!("openai-responses");
+            line["stopReason"] = json!("stop");
             line["idempotencyKey"] = json!(format!("{run}:assistant"));
             line["openclawAbort"] = json!({ "aborted": true, "origin": origin, "runId": run });
         }

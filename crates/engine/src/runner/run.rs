@@ -100,7 +100,19 @@ struct Progress {
     compactions: u64,
     /// It was told that the run has begun.
     has_begun: bool,
+    /// What the model was told at the start, in numbers.
+    report: Option<Value>,
+    voice: Voice,
     kept: Vec<Kept>,
+}
+
+/// Whether what the model says is told as it comes. What it says to a question that people were just asked would only
+/// stand beside the question: it is kept, and told nobody.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Voice {
+    #[default]
+    Heard,
+    Unheard,
 }
 
 impl Inner {
@@ -132,7 +144,7 @@ impl Inner {
             Err(error) => (Ended::Failed { error: chain(&error) }, "failed"),
         };
         let (usage, last, compactions) = (progress.usage, progress.last, progress.compactions);
-        let cost = progress.cost;
+        let (cost, report) = (progress.cost, progress.report);
         let noted = self.change_entry(place, |entry| {
             let end = now();
             entry.insert("status".to_owned(), json!(status));
@@ -142,6 +154,12 @@ impl Inner {
             entry
                 .insert("abortedLastRun".to_owned(), json!(matches!(status, "killed" | "timeout")));
             entry::count(entry, (usage, last), cost);
+            if let Some(report) = report {
+                entry.insert("systemPromptReport".to_owned(), report);
+                // No skill is shown to a model here.
+                let none = json!({ "prompt": "", "skills": [] });
+                entry.insert("skillsSnapshot".to_owned(), none);
+            }
             if compactions > 0 {
                 let before = entry.get("compactionCount").and_then(Value::as_u64);
                 let all = before.unwrap_or_default().saturating_add(compactions);
@@ -195,6 +213,7 @@ impl Inner {
         let files = self.desk.enter(&request.who, names, FILE_BYTES)?;
         let told = |view: &SessionView<'_>| told(view, &files, &entry);
         let (system, tools) = self.desk.look(&request.who, told)?;
+        progress.report = Some(report(&system, &tools, &files));
         let emitter = emitter.clone();
         let run =
             Run { inner: self, active, request, place, emitter, models, transcript, system, tools };
@@ -276,6 +295,28 @@ impl Inner {
     }
 }
 
+/// How much a model is told before anybody speaks.
+fn report(system: &str, tools: &[Tool], files: &[(String, String)]) -> Value {
+    let length = |text: &str| text.chars().count();
+    let of_files: usize = files.iter().map(|(_, text)| length(text)).sum();
+    let file =
+        |(name, text): &(String, String)| json!({ "name": name, "injectedChars": length(text) });
+    let tool = |tool: &Tool| {
+        json!({
+            "name": tool.name,
+            "summaryChars": length(&tool.description),
+            "schemaChars": length(&tool.schema.to_string()),
+        })
+    };
+    json!({
+        "source": "run",
+        "generatedAt": now().as_millis(),
+        "systemPrompt": { "chars": length(system), "projectContextChars": of_files },
+        "injectedWorkspaceFiles": files.iter().map(file).collect::<Vec<_>>(),
+        "tools": { "entries": tools.iter().map(tool).collect::<Vec<_>>() },
+    })
+}
+
 /// An attachment as a model sees it, if it does.
 fn image(file: &Attachment, model: &Model) -> Option<Part> {
     use base64::Engine as _;
@@ -314,11 +355,7 @@ fn told(view: &SessionView<'_>, files: &[(String, String)], entry: &Entry) -> (S
         today: today.split('T').next().unwrap_or_default(),
         files,
         spawned: text("spawnedBy").map_or(Spawned::No, Spawned::By),
-        commands: Commands::resolve(
-            &view.store.loaded.config,
-            view.explanation.session.agent(),
-            text("execHost"),
-        ),
+        commands: Commands::resolve(&view.store.loaded.config, view.explanation, text("execHost")),
     });
     (system, tools)
 }
@@ -345,6 +382,9 @@ impl Run<'_> {
                 return Ok(());
             }
             for done in self.carry_out(&calls) {
+                if done.details["status"] == "approval-pending" {
+                    progress.voice = Voice::Unheard;
+                }
                 let line = history::result_line(&done.result, &done.details, now());
                 let id = self.keep(&line)?;
                 progress.kept.push(Kept { id, said: Said::Result(done.result) });
@@ -366,8 +406,10 @@ impl Run<'_> {
         let mut failure = None;
         for candidate in std::iter::once(&self.models.first).chain(&self.models.others) {
             let mut said = String::new();
-            let asked = self.stream(candidate, &talk, &mut said);
-            progress.text.push_str(&said);
+            let asked = self.stream(candidate, &talk, (&mut said, progress.voice));
+            if progress.voice == Voice::Heard {
+                progress.text.push_str(&said);
+            }
             let error = match asked {
                 Ok(turn) => return Ok((turn, &candidate.model)),
                 Err(error) => error,
@@ -391,14 +433,17 @@ impl Run<'_> {
         &self,
         candidate: &Candidate,
         talk: &Talk,
-        said: &mut String,
+        (said, voice): (&mut String, Voice),
     ) -> Result<Turn, RunError> {
-        let mut on = |delta: Delta| match delta {
-            Delta::Text(text) => {
+        let mut on = |delta: Delta| match (delta, voice) {
+            (Delta::Text(text), voice) => {
                 said.push_str(&text);
-                self.emitter.emit(What::Text(text));
+                if voice == Voice::Heard {
+                    self.emitter.emit(What::Text(text));
+                }
             }
-            Delta::Thinking(text) => self.emitter.emit(What::Thinking(text)),
+            (Delta::Thinking(text), Voice::Heard) => self.emitter.emit(What::Thinking(text)),
+            (Delta::Thinking(_), Voice::Unheard) => {}
         };
         self.inner.handle.block_on(async {
             tokio::select! {

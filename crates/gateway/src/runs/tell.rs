@@ -176,18 +176,23 @@ fn payload(event: &RunEvent, stream: &str, data: &Value) -> Value {
 /// What a command writes, and what came of a call.
 fn tool(shared: &Shared, talk: &Talk, event: &RunEvent) {
     let data = match &event.what {
-        What::ToolOutput { call, tool, tail } => json!({
+        What::ToolOutput { call, tool, tail, details } => json!({
             "phase": "update", "name": tool, "toolCallId": call,
             "partialResult": {
-                "content": [{ "type": "text", "text": tail }],
-                "details": { "status": "running", "tail": tail },
+                "content": [{ "type": "text", "text": tail }], "details": details,
             },
         }),
-        What::ToolEnded { call, tool, success, content, details } => json!({
-            "phase": "result", "name": tool, "toolCallId": call,
-            "isError": *success == Success::No,
-            "result": { "content": blocks(content), "details": details },
-        }),
+        What::ToolEnded { call, tool, label, success, content, details } => {
+            let mut data = json!({
+                "phase": "result", "name": tool, "toolCallId": call,
+                "isError": *success == Success::No,
+                "result": { "content": blocks(content), "details": told(details) },
+            });
+            if let Some(label) = label {
+                data["meta"] = json!(label);
+            }
+            data
+        }
         What::Started
         | What::Text(_)
         | What::Thinking(_)
@@ -197,6 +202,24 @@ fn tool(shared: &Shared, talk: &Talk, event: &RunEvent) {
         | What::Ended(_) => return,
     };
     about_tool(shared, talk, event, data);
+}
+
+/// The details of a call as clients of the reference know them: of a command that has ended, how and where.
+fn told(details: &Value) -> Value {
+    let mut details = details.clone();
+    let Some(members) = details.as_object_mut() else { return details };
+    if members.contains_key("exitCode") {
+        for key in ["host", "approvalId"] {
+            members.remove(key);
+        }
+        if members.get("truncated") == Some(&json!(false)) {
+            members.remove("truncated");
+        }
+        let all = members.get("aggregated").and_then(Value::as_str).map(str::trim_end);
+        let all = all.map(str::to_owned);
+        members.extend(all.map(|all| ("aggregated".to_owned(), json!(all))));
+    }
+    details
 }
 
 fn blocks(content: &[Part]) -> Value {

@@ -1,6 +1,5 @@
 //! Where runs of agents are told otherwise than recorded. An event that becomes `null` is one that we do not send.
 
-use clawpen_rules::chat_message;
 use serde_json::{Value, json};
 
 use super::super::{ANY, Rule};
@@ -10,14 +9,22 @@ pub(in super::super) const RULES: &[Rule] = &[
     Rule {
         name: "approvals-are-asked-in-process",
         category: ANY,
-        applies: |input| input["kind"] == "event",
+        applies: |input| {
+            let event = input["method"].as_str();
+            input["kind"] == "event"
+                && matches!(
+                    event,
+                    Some("device.pair.requested" | "device.pair.resolved" | "presence")
+                )
+        },
         transform: |input, expected| {
             let payload = &expected["payload"];
             let mut known = input["devices"].as_array().into_iter().flatten();
-            let is_strange = payload["deviceId"].is_string()
+            // The one device that no client of the recording has is the gateway's own.
+            let is_own = payload["deviceId"].is_string()
                 && !known.any(|device| *device == payload["deviceId"]);
-            let is_own = payload["presence"][1]["host"] == "agent";
-            if is_strange || is_own { Value::Null } else { expected }
+            let is_presence = payload["presence"][1]["host"] == "agent";
+            if is_own || is_presence { Value::Null } else { expected }
         },
     },
     Rule {
@@ -26,8 +33,8 @@ pub(in super::super) const RULES: &[Rule] = &[
         applies: |input| input["kind"] == "event",
         transform: |_, expected| {
             let payload = &expected["payload"];
-            let is_empty = payload["state"] == "final" && payload["message"].is_null();
-            if is_empty { Value::Null } else { expected }
+            let is_final = payload["state"] == "final" && payload["seq"] == 1;
+            if is_final && payload["message"].is_null() { Value::Null } else { expected }
         },
     },
     Rule {
@@ -47,10 +54,12 @@ pub(in super::super) const RULES: &[Rule] = &[
                 return Value::Null;
             }
             payload["messageSeq"] = json!(ANYTHING);
-            // The run has begun by then.
-            payload["status"] = json!("<OPTIONAL>");
-            for key in ["startedAt", "endedAt", "runtimeMs"] {
-                payload[key] = json!("<OPTIONAL>");
+            if let Some(payload) = payload.as_object_mut() {
+                // The run has begun by then.
+                payload.insert("status".to_owned(), json!("running"));
+                payload.insert("startedAt".to_owned(), json!(0));
+                payload.remove("endedAt");
+                payload.remove("runtimeMs");
             }
             expected
         },
@@ -65,11 +74,40 @@ pub(in super::super) const RULES: &[Rule] = &[
         },
         transform: |_, mut expected| {
             let payload = &mut expected["payload"];
-            if payload["totalTokensFresh"].is_boolean() {
+            let is_end = payload["phase"] == "end" || payload["messageId"].is_string();
+            if is_end && payload["totalTokensFresh"].is_boolean() {
                 for key in ["inputTokens", "outputTokens", "totalTokens", "estimatedCostUsd"] {
                     payload[key] = json!("<OPTIONAL>");
                 }
                 payload["totalTokensFresh"] = json!(ANYTHING);
+            }
+            expected
+        },
+    },
+    Rule {
+        name: "the-follow-up-is-not-lost",
+        category: ANY,
+        applies: |input| {
+            let method = input["method"].as_str();
+            input["answered"] == true
+                && matches!(
+                    method,
+                    Some("chat.history" | "sessions.preview" | "sessions.list" | "status")
+                )
+        },
+        transform: |_, mut expected| {
+            for list in ["/payload/messages", "/payload/previews/0/items"] {
+                let list = expected.pointer_mut(list).and_then(Value::as_array_mut);
+                list.into_iter().for_each(|list| list.push(json!({ "__truncated__": 0 })));
+            }
+            for list in ["/payload/sessions", "/payload/sessions/recent"] {
+                let rows = expected.pointer_mut(list).and_then(Value::as_array_mut);
+                rows.into_iter().flatten().for_each(counted_again);
+            }
+            let agents = expected.pointer_mut("/payload/sessions/byAgent");
+            for agent in agents.and_then(Value::as_array_mut).into_iter().flatten() {
+                let rows = agent["recent"].as_array_mut();
+                rows.into_iter().flatten().for_each(counted_again);
             }
             expected
         },
@@ -105,15 +143,17 @@ pub(in super::super) const RULES: &[Rule] = &[
             let message = &mut expected["payload"]["message"];
             if message["role"] == "user"
                 && let Some(text) = message["content"][0]["text"].as_str()
-                && let (Some(label), rest) = chat_message::split_head(text)
+                && let Some((label, rest)) = head(text)
             {
-                let rest = rest.to_owned();
+                let (label, rest) = (label.to_owned(), rest.to_owned());
                 message["content"][0]["text"] = json!(rest);
                 message["senderLabel"] = json!(label);
             }
             for item in items(&mut expected) {
-                let rest = item["text"].as_str().map(|text| chat_message::split_head(text).1);
-                item["text"] = json!(rest);
+                let rest = item["text"].as_str().and_then(head).map(|(_, rest)| rest.to_owned());
+                if let Some(rest) = rest {
+                    item["text"] = json!(rest);
+                }
             }
             without_null_message(expected)
         },
@@ -128,86 +168,37 @@ pub(in super::super) const RULES: &[Rule] = &[
         transform: |_, expected| aborted(expected),
     },
     Rule {
-        name: "what-a-prompt-held-is-not-stored",
-        category: ANY,
-        applies: |input| matches!(input["method"].as_str(), Some("sessions.patch" | "agent")),
-        transform: |_, mut expected| {
-            for place in ["/payload/entry", "/payload/result/meta"] {
-                let object = expected.pointer_mut(place).and_then(Value::as_object_mut);
-                if let Some(object) = object {
-                    object.remove("skillsSnapshot");
-                    object.remove("systemPromptReport");
-                }
-            }
-            expected
-        },
-    },
-    Rule {
-        name: "failures-of-models-in-our-words",
-        category: ANY,
-        applies: |input| {
-            matches!(input["method"].as_str(), Some("agent" | "chat" | "chat.history"))
-        },
-        transform: |_, mut expected| {
-            for place in ["/payload/data/error", "/payload/errorMessage"] {
-                if let Some(text) = expected.pointer_mut(place) {
-                    *text = json!(ANYTHING);
-                }
-            }
-            for message in messages(&mut expected) {
-                if message["stopReason"] == "error" {
-                    message["errorMessage"] = json!(ANYTHING);
-                }
-            }
-            expected
-        },
-    },
-    Rule {
         name: "questions-to-people-in-our-words",
         category: ANY,
         applies: |input| {
             matches!(input["method"].as_str(), Some("chat.history" | "sessions.preview"))
         },
         transform: |_, mut expected| {
-            let mut was_question = false;
-            let mut was_asked = false;
-            for message in messages(&mut expected) {
-                let text = message["content"][0]["text"].as_str().unwrap_or_default();
-                let is_question = text.starts_with("Approval required");
-                if is_question || was_question {
-                    message["content"] = json!(ANYTHING);
-                }
-                was_question = is_question;
-                was_asked |= is_question;
-            }
-            if was_asked && let Some(list) = expected["payload"]["messages"].as_array_mut() {
-                // The turn that tells the session what came of it follows, or is about to.
-                list.push(json!({ "__truncated__": 0 }));
-            }
-            let is_question = |item: &Value| {
-                item["text"].as_str().is_some_and(|text| text.starts_with("Approval required"))
+            // The question, and the model that repeats it.
+            let is_question = |text: &Value| {
+                text.as_str().is_some_and(|text| text.contains("Approval required (id "))
             };
-            if items(&mut expected).any(|item| is_question(item)) {
-                expected["payload"]["previews"][0]["items"] = json!(ANYTHING);
+            for message in messages(&mut expected) {
+                let text = &mut message["content"][0]["text"];
+                if is_question(text) {
+                    *text = json!(ANYTHING);
+                }
+            }
+            for item in items(&mut expected).filter(|item| is_question(&item["text"])) {
+                item["text"] = json!(ANYTHING);
             }
             expected
         },
     },
     Rule {
-        name: "a-call-is-told-by-its-arguments",
+        name: "a-command-has-no-name-while-it-is-waited-for",
         category: "agent",
         applies: |input| input["kind"] == "event",
         transform: |_, mut expected| {
-            if expected["payload"]["stream"] != "tool" {
-                return expected;
-            }
-            if let Some(data) = expected["payload"]["data"].as_object_mut() {
-                data.remove("meta");
-            }
-            for place in ["/payload/data/partialResult/details", "/payload/data/result/details"] {
-                if let Some(details) = expected.pointer_mut(place) {
-                    *details = json!(ANYTHING);
-                }
+            let details = expected.pointer_mut("/payload/data/partialResult/details");
+            if let Some(details) = details.and_then(Value::as_object_mut) {
+                details.remove("sessionId");
+                details.remove("pid");
             }
             expected
         },
@@ -224,24 +215,15 @@ pub(in super::super) const RULES: &[Rule] = &[
         },
     },
     Rule {
-        name: "approvals-name-no-channel",
+        name: "the-file-behind-a-link-is-shown",
         category: ANY,
         applies: |input| {
             input["method"].as_str().is_some_and(|method| method.starts_with("exec.approval."))
         },
         transform: |_, mut expected| {
-            if let Some(request) =
-                expected.pointer_mut("/payload/request").and_then(Value::as_object_mut)
-            {
-                request.insert("turnSourceChannel".to_owned(), json!("<OPTIONAL>"));
-                // The command as it was cut into words, which is what would run.
-                // The file behind the link, where `sh` is one.
-                if request.get("resolvedPath").and_then(Value::as_str) == Some("/usr/bin/sh") {
-                    request.insert("resolvedPath".to_owned(), json!(ANYTHING));
-                }
-                for key in ["commandArgv", "envKeys"] {
-                    request.entry(key).or_insert_with(|| json!("<OPTIONAL>"));
-                }
+            let path = expected.pointer_mut("/payload/request/resolvedPath");
+            if let Some(path) = path.filter(|path| **path == "/usr/bin/sh") {
+                *path = json!(ANYTHING);
             }
             expected
         },
@@ -299,10 +281,27 @@ fn aborted(mut expected: Value) -> Value {
     if let Some(list) = list {
         // The cut text stands there once.
         list.retain(|message| message["stopReason"] != "aborted");
-        for message in list.iter_mut().filter(|message| message["openclawAbort"].is_object()) {
-            message["stopReason"] = json!("aborted");
-            message["api"] = json!(ANYTHING);
-        }
     }
     expected
+}
+
+/// A session whose last run was the one that told it what came of an approval.
+fn counted_again(row: &mut Value) {
+    for key in ["inputTokens", "outputTokens", "totalTokens", "remainingTokens"] {
+        if row[key].is_number() {
+            row[key] = json!(ANYTHING);
+        }
+    }
+}
+
+/// A recorded message that begins with who sent it and when: the sender's label, and what was said.
+fn head(text: &str) -> Option<(&str, &str)> {
+    let (_, rest) = text.split_once("Sender (untrusted metadata):\n```json\n")?;
+    let (facts, rest) = rest.split_once("\n```\n\n")?;
+    let label = facts.split_once("\"label\": \"")?.1.split_once('"')?.0;
+    let said = match rest.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
+        Some((_, said)) => said,
+        None => rest,
+    };
+    Some((label, said))
 }

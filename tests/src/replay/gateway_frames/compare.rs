@@ -102,7 +102,9 @@ impl Known {
             {
                 None
             }
-            (Value::String(wanted), Value::String(found)) if key == "message" => {
+            (Value::String(wanted), Value::String(found))
+                if matches!(key.as_str(), "message" | "errorMessage" | "error") =>
+            {
                 facts::missing(wanted, found).map(|why| format!("{at}: {why}"))
             }
             (Value::String(wanted), Value::String(found)) => {

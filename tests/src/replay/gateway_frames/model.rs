@@ -10,8 +10,6 @@ const PACE: Duration = Duration::from_millis(60);
 const SLOW: Duration = Duration::from_millis(600);
 /// A model takes a while to write a call down.
 const BEFORE_CALL: Duration = Duration::from_millis(200);
-/// The recorded run was still at it when people had seen the question.
-const AFTER_QUESTION: Duration = Duration::from_millis(1500);
 const HELLO: &str = "Hello from the mock model. This is a streamed reply.";
 const NUMBERS: &str = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen";
 
@@ -24,16 +22,11 @@ fn answer(asked: &Received) -> Answer {
     let last = messages.and_then(|messages| messages.last()).cloned().unwrap_or_default();
     let said = text(&last["content"]);
     if last["role"] == "tool" {
-        // The recorded gateway told nobody what its model said to a question for people.
-        let is_question = said.contains("/approve");
-        if is_question {
-            return ended(vec![Piece::Pause(AFTER_QUESTION)], "stop", (12, 9));
-        }
         return spoken(&format!("Tool said: {said}"), PACE);
     }
     if said.contains("Exec finished") || said.contains("Exec denied") {
-        // The recorded gateway lost this turn; it counts as the one before it.
-        return ended(Vec::new(), "stop", (22, 14));
+        // The recorded gateway lost this turn.
+        return spoken("Noted.", PACE);
     }
     if said.contains("FAILME") {
         return Answer::error(400, "mock failure: bad request");

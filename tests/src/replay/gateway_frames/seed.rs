@@ -91,11 +91,6 @@ fn config_text(rows: &[Value], port: u16) -> String {
         "agents": { "defaults": { "model": { "primary": "mock/mock-1" },
                                   "sandbox": { "backend": "native" } } },
     });
-    let mut asked = Sessions::default();
-    asked_on_the_host(rows, &mut asked);
-    if !asked.0.is_empty() {
-        config["tools"] = json!({ "exec": { "host": "gateway" } });
-    }
     let agents = agents(rows);
     if agents.len() > 1 {
         config["agents"]["list"] = Value::Array(agents);

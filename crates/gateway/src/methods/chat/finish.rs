@@ -120,10 +120,14 @@ fn meta(shared: &Shared, run: &str, usage: Option<(Usage, Usage)>, is_aborted: b
         agent["promptTokens"] =
             json!(last.input.saturating_add(last.cache_read).saturating_add(last.cache_write));
     }
-    json!({
+    let mut meta = json!({
         "durationMs": took.unwrap_or_default(),
         "agentMeta": agent,
         "aborted": is_aborted,
         "stopReason": if is_aborted { "aborted" } else { "stop" },
-    })
+    });
+    if let Some(report) = entry.get("systemPromptReport") {
+        meta["systemPromptReport"] = report.clone();
+    }
+    meta
 }
