@@ -68,8 +68,9 @@ impl Open {
             "turnSourceAccountId": Value::Null,
             "turnSourceThreadId": Value::Null,
         });
-        if !asked.env_keys.is_empty() {
-            request["envKeys"] = json!(asked.env_keys);
+        // Those that the call itself sets; the rest is the host's own.
+        if !approval.variables.is_empty() {
+            request["envKeys"] = json!(approval.variables);
         }
         Self {
             shown: shape.id,

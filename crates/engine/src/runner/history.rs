@@ -34,6 +34,24 @@ pub(super) fn load(lines: Vec<Line>) -> Vec<Kept> {
     kept
 }
 
+/// What the last answer took that said so.
+pub(super) fn last_usage(lines: &[Line]) -> Option<Usage> {
+    let usage = lines.iter().rev().filter_map(|line| match &line.body {
+        Body::Message(message) => message.get("usage"),
+        Body::Compaction { .. } | Body::Other => None,
+    });
+    let usage = usage.map(|usage| {
+        let number = |key: &str| usage[key].as_u64().unwrap_or_default();
+        Usage {
+            input: number("input"),
+            output: number("output"),
+            cache_read: number("cacheRead"),
+            cache_write: number("cacheWrite"),
+        }
+    });
+    usage.into_iter().find(|usage| *usage != Usage::default())
+}
+
 pub(super) fn summed_up(summary: &str) -> Said {
     Said::User(vec![Part::Text(format!("[What was said before, summed up]\n{summary}"))])
 }

@@ -95,6 +95,8 @@ struct Progress {
     usage: Usage,
     /// Of the last answer.
     last: Usage,
+    /// Of the last answer before this run.
+    before: Option<Usage>,
     /// Dollars, by the config's prices.
     cost: f64,
     compactions: u64,
@@ -143,7 +145,12 @@ impl Inner {
             }
             Err(error) => (Ended::Failed { error: chain(&error) }, "failed"),
         };
-        let (usage, last, compactions) = (progress.usage, progress.last, progress.compactions);
+        let compactions = progress.compactions;
+        // Of a run without an answer nothing is known; the talk is as long as it was.
+        let (usage, last) = match progress.before {
+            Some(before) if progress.last == Usage::default() => (before, before),
+            Some(_) | None => (progress.usage, progress.last),
+        };
         let (cost, report) = (progress.cost, progress.report);
         let noted = self.change_entry(place, |entry| {
             let end = now();
@@ -198,7 +205,9 @@ impl Inner {
             .desk
             .look(&request.who, |view| view.explanation.runtime.layout.workdir().to_owned())?;
         let transcript = Transcript::of(&place.sessions, id, &cwd).ok_or(RunError::NoTranscript)?;
-        progress.kept = history::load(transcript.lines()?);
+        let lines = transcript.lines()?;
+        progress.before = history::last_usage(&lines);
+        progress.kept = history::load(lines);
         if task == Task::Message {
             let parts = self.message(request, &models.first.model)?;
             // What a client calls itself; people see whose message it was.

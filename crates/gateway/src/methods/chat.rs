@@ -33,8 +33,9 @@ const PROVIDER: &str = "webchat";
 /// Messages of one session that may wait for their turn, and runs of all sessions.
 const MOST_WAITING: usize = 20;
 const MOST_RUNS: usize = 500;
-/// How long the end of an aborted run is waited for before the answer leaves.
-const ABORT_WAIT: Duration = Duration::from_secs(2);
+/// How long the end of an aborted run is waited for before the answer leaves. It takes milliseconds; a machine that is
+/// busy may need longer, and an answer that came first would say that something is dead which is not.
+const ABORT_WAIT: Duration = Duration::from_secs(10);
 /// Names of runs that only this gateway gives.
 const OWN_NAMES: &[&str] = &["exec-approval-followup:", "subagent-followup:", "inject-"];
 

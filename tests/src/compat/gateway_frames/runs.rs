@@ -96,9 +96,11 @@ pub(in super::super) const RULES: &[Rule] = &[
                 )
         },
         transform: |_, mut expected| {
-            for list in ["/payload/messages", "/payload/previews/0/items"] {
-                let list = expected.pointer_mut(list).and_then(Value::as_array_mut);
-                list.into_iter().for_each(|list| list.push(json!({ "__truncated__": 0 })));
+            let list = expected.pointer_mut("/payload/messages").and_then(Value::as_array_mut);
+            list.into_iter().for_each(|list| list.push(json!({ "__truncated__": 0 })));
+            // The newest few of a longer talk.
+            if let Some(items) = expected.pointer_mut("/payload/previews/0/items") {
+                *items = json!(ANYTHING);
             }
             for list in ["/payload/sessions", "/payload/sessions/recent"] {
                 let rows = expected.pointer_mut(list).and_then(Value::as_array_mut);
@@ -179,8 +181,8 @@ pub(in super::super) const RULES: &[Rule] = &[
                 text.as_str().is_some_and(|text| text.contains("Approval required (id "))
             };
             for message in messages(&mut expected) {
-                let text = &mut message["content"][0]["text"];
-                if is_question(text) {
+                let text = message.pointer_mut("/content/0/text");
+                if let Some(text) = text.filter(|text| is_question(text)) {
                     *text = json!(ANYTHING);
                 }
             }
@@ -272,10 +274,6 @@ fn aborted(mut expected: Value) -> Value {
         entry["abortedLastRun"] = json!(true);
         entry["endedAt"] = json!(0);
         entry["runtimeMs"] = json!(0);
-        // Of a run without an answer no tokens are known; those of the one before stay.
-        for key in ["inputTokens", "outputTokens"] {
-            entry[key] = json!(ANYTHING);
-        }
     }
     let list = expected.pointer_mut("/payload/messages").and_then(Value::as_array_mut);
     if let Some(list) = list {

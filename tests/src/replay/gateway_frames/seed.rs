@@ -226,6 +226,8 @@ fn sessions(rows: &[Value], state: &Path) -> BTreeMap<String, Map<String, Value>
         let told = told.into_iter().filter(|(_, value)| *value != "off");
         sessions.add(history["sessionKey"].as_str().unwrap_or_default(), told);
     }
+    told_before(rows, &mut sessions);
+    left_alone(rows, &mut sessions);
     asked_on_the_host(rows, &mut sessions);
     deleted(rows, state, &mut sessions);
     sessions.0.remove("");
@@ -278,6 +280,57 @@ fn asked_on_the_host(rows: &[Value], sessions: &mut Sessions) {
             let told = [("execHost", "host"), ("execSecurity", "security"), ("execAsk", "ask")]
                 .map(|(key, said)| (key.to_owned(), request[said].clone()));
             sessions.add(request["sessionKey"].as_str().unwrap_or_default(), told);
+        }
+    }
+}
+
+/// Sessions that an answer shows and that nothing before it speaks of.
+fn left_alone(rows: &[Value], sessions: &mut Sessions) {
+    for (index, row) in rows.iter().enumerate().filter(|(_, row)| row["frame"]["type"] == "res") {
+        let recent = row["frame"]["payload"]["sessions"]["recent"].as_array();
+        for shown in recent.into_iter().flatten() {
+            let Some(key) = shown["key"].as_str() else { continue };
+            let quoted = format!("\"{key}\"");
+            let is_named = |row: &Value| {
+                let frame = &row["frame"];
+                frame["params"].to_string().contains(&quoted) || frame["payload"]["key"] == *key
+            };
+            if !rows[..index].iter().any(is_named) {
+                sessions.add(key, of_row(shown));
+            }
+        }
+    }
+}
+
+/// What the first event about a session tells of a run that had ended by then.
+fn told_before(rows: &[Value], sessions: &mut Sessions) {
+    const KEPT: &[&str] = &[
+        "sessionId",
+        "chatType",
+        "origin",
+        "deliveryContext",
+        "lastChannel",
+        "systemSent",
+        "abortedLastRun",
+        "inputTokens",
+        "outputTokens",
+        "totalTokens",
+        "totalTokensFresh",
+        "estimatedCostUsd",
+        "status",
+        "startedAt",
+        "endedAt",
+        "runtimeMs",
+        "updatedAt",
+    ];
+    let mut seen = BTreeSet::new();
+    for row in rows {
+        let payload = &row["frame"]["payload"];
+        let is_told = payload["session"].is_string() || payload["session"].is_object();
+        let Some(key) = payload["sessionKey"].as_str().filter(|_| is_told) else { continue };
+        if seen.insert(key) && payload["status"] == "done" {
+            let told = KEPT.iter().map(|name| ((*name).to_owned(), payload[*name].clone()));
+            sessions.add(key, told);
         }
     }
 }
