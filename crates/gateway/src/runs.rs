@@ -77,7 +77,21 @@ pub(crate) struct Runs(Mutex<State>);
 struct State {
     talks: HashMap<String, Talk>,
     ended: VecDeque<String>,
-    held: HashMap<String, Vec<RunEvent>>,
+    held: HashMap<String, Held>,
+}
+
+/// What waits for an answer to leave.
+#[derive(Default)]
+struct Held {
+    /// The message that was taken, for those who follow its session.
+    taken: Option<Taken>,
+    events: Vec<RunEvent>,
+}
+
+/// A message that waits for its turn.
+struct Taken {
+    session: String,
+    text: String,
 }
 
 /// Whoever wants runs ended.
@@ -109,7 +123,11 @@ pub(crate) struct Hold<'a> {
 impl Drop for Hold<'_> {
     fn drop(&mut self) {
         let mut state = self.shared.runs.state();
-        for event in state.held.remove(&self.run).unwrap_or_default() {
+        let Held { taken, events } = state.held.remove(&self.run).unwrap_or_default();
+        if let Some(Taken { session, text }) = taken {
+            tell::taken(self.shared, &session, &text);
+        }
+        for event in events {
             tell::event(self.shared, &mut state, &event);
         }
     }
@@ -149,6 +167,14 @@ impl Runs {
         let mut state = self.state();
         if state.talks.get(run).is_some_and(|talk| talk.end.is_some()) {
             state.talks.remove(run);
+        }
+    }
+
+    /// Notes a message that was taken; those who follow its session hear of it once its sender was answered.
+    pub(crate) fn took(&self, run: &str, session: &str, text: &str) {
+        let taken = Taken { session: session.to_owned(), text: text.to_owned() };
+        if let Some(held) = self.state().held.get_mut(run) {
+            held.taken = Some(taken);
         }
     }
 
@@ -243,13 +269,15 @@ impl Listener for Ears {
         let Some(shared) = self.0.upgrade() else { return };
         let mut state = shared.runs.state();
         if let Some(held) = state.held.get_mut(&event.run)
-            && held.len() < MOST_HELD
+            && held.events.len() < MOST_HELD
         {
-            held.push(event);
+            held.events.push(event);
             return;
         }
         // Whatever waited comes first.
-        if let Some(held) = state.held.get_mut(&event.run).map(std::mem::take) {
+        if let Some(held) =
+            state.held.get_mut(&event.run).map(|held| std::mem::take(&mut held.events))
+        {
             for earlier in held {
                 tell::event(&shared, &mut state, &earlier);
             }

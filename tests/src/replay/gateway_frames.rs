@@ -347,6 +347,7 @@ impl Play<'_> {
                 && (!is_named || payload["runId"] == run)
                 && (session.is_null() || payload["sessionKey"] == session)
                 && (payload["stream"] == "tool") == (expected["payload"]["stream"] == "tool")
+                && payload["messageId"].is_string() == expected["payload"]["messageId"].is_string()
         };
         let given = match self.clients.get_mut(conn) {
             Some(client) => client.take(PATIENCE, is_it).await,

@@ -139,6 +139,7 @@ fn put(shared: &Shared, caller: &Caller, message: Message<'_>) -> Result<Sent, E
         shared.runs.free(&message.run);
     }
     shared.runs.begin(&message.run, caller, (message.kind, message.key, &found.key));
+    let said = words.clone();
     let request = Request {
         who: who(caller, &found.key),
         authority: authority(caller),
@@ -151,7 +152,12 @@ fn put(shared: &Shared, caller: &Caller, message: Message<'_>) -> Result<Sent, E
         approvals: Approvals::FollowUp,
     };
     match shared.runner.start(request) {
-        Ok(started) => Ok(Sent::Run { run: started.run, status: started.status }),
+        Ok(started) => {
+            if started.status == StartStatus::Started && directives::read(&said) == Input::Message {
+                shared.runs.took(&started.run, &found.key, &said);
+            }
+            Ok(Sent::Run { run: started.run, status: started.status })
+        }
         Err(error) => {
             if !is_known {
                 shared.runs.forget(&message.run);

@@ -263,6 +263,33 @@ fn changed(shared: &Shared, session: &str, (phase, run): (&str, &str)) {
     shared.hub.tell("sessions.changed", session, &payload);
 }
 
+/// Tells those who follow sessions of a message that waits for its turn. It has a number and no id yet; one that begins a
+/// session is told when it is kept.
+pub(super) fn taken(shared: &Shared, session: &str, text: &str) {
+    if !shared.hub.has_followers() {
+        return;
+    }
+    let (row, _) = sessions::shown(shared, session);
+    if !row.is_object() {
+        return;
+    }
+    let seq = sessions::count(shared, session).saturating_add(1);
+    let mut payload = json!({
+        "sessionKey": session,
+        "message": {
+            "role": "user", "content": text, "timestamp": now_ms(), "__openclaw": { "seq": seq },
+        },
+        "messageSeq": seq,
+    });
+    sessions::add_row(&mut payload, row.clone());
+    shared.hub.tell("session.message", session, &payload);
+    let mut payload = json!({
+        "sessionKey": session, "phase": "message", "ts": now_ms(), "messageSeq": seq,
+    });
+    sessions::add_row(&mut payload, row);
+    shared.hub.tell("sessions.changed", session, &payload);
+}
+
 /// Tells those who follow sessions of a message that was kept.
 pub(super) fn kept(shared: &Shared, session: &str, (id, message): (&str, &Value)) {
     if !shared.hub.has_followers() {
