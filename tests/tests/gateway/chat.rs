@@ -15,14 +15,17 @@ pub(super) const WRITER: &[&str] = &["operator.read", "operator.write"];
 
 /// A gateway whose agents ask this model and work in sandboxes of their own.
 pub(super) async fn ground(server: &ModelServer, more: &str) -> Ground {
+    Ground::with(&config(server, more)).await
+}
+
+pub(super) fn config(server: &ModelServer, more: &str) -> String {
     let url = server.url();
-    Ground::with(&format!(
+    format!(
         "models: {{providers: {{mock: {{baseUrl: '{url}', api: 'openai-completions', apiKey: 'k',
              models: [{{id: 'm', contextWindow: 100000, maxTokens: 1000}}]}}}}}},
          agents: {{defaults: {{model: {{primary: 'mock/m'}}, sandbox: {{mode: 'all', backend: 'native'}}}},
              list: [{{id: 'main'}}]}}{more}"
-    ))
-    .await
+    )
 }
 
 /// A client with a device that wants to hear of tools.

@@ -3,8 +3,8 @@
 use clawpen_tests::model_server::{ModelServer, Reply};
 use serde_json::{Value, json};
 
-use super::call;
-use super::chat::{WIRE, WRITER, end, ground, login, over, run, said};
+use super::chat::{WIRE, WRITER, config, end, login, over, run, said};
+use super::{Ground, call};
 
 const SESSIONS: usize = 100;
 const CLIENTS: usize = 4;
@@ -25,10 +25,8 @@ async fn a_hundred_sessions_call_tools_at_once_and_each_gets_its_own_answer() {
             }
         }
     });
-    let ground = ground(&server, "").await;
-    let path = ground.home.path().join(".openclaw/openclaw.json");
-    let config = ground.config().replace("defaults: {", "defaults: {maxConcurrent: 100, ");
-    std::fs::write(path, config).unwrap();
+    let config = config(&server, "").replace("defaults: {", "defaults: {maxConcurrent: 100, ");
+    let ground = Ground::with(&config).await;
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
         clients.push(login(&ground, WRITER).await);

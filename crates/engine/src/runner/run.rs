@@ -304,25 +304,16 @@ impl Inner {
     }
 }
 
-/// How much a model is told before anybody speaks.
+/// How much a model is told before anybody speaks. Short: the entry is written with every turn.
 fn report(system: &str, tools: &[Tool], files: &[(String, String)]) -> Value {
     let length = |text: &str| text.chars().count();
     let of_files: usize = files.iter().map(|(_, text)| length(text)).sum();
-    let file =
-        |(name, text): &(String, String)| json!({ "name": name, "injectedChars": length(text) });
-    let tool = |tool: &Tool| {
-        json!({
-            "name": tool.name,
-            "summaryChars": length(&tool.description),
-            "schemaChars": length(&tool.schema.to_string()),
-        })
-    };
+    let schemas: usize = tools.iter().map(|tool| length(&tool.schema.to_string())).sum();
     json!({
         "source": "run",
         "generatedAt": now().as_millis(),
         "systemPrompt": { "chars": length(system), "projectContextChars": of_files },
-        "injectedWorkspaceFiles": files.iter().map(file).collect::<Vec<_>>(),
-        "tools": { "entries": tools.iter().map(tool).collect::<Vec<_>>() },
+        "tools": { "count": tools.len(), "schemaChars": schemas },
     })
 }
 
@@ -390,6 +381,7 @@ impl Run<'_> {
             if calls.is_empty() {
                 return Ok(());
             }
+            progress.voice = Voice::Heard;
             for done in self.carry_out(&calls) {
                 if done.details["status"] == "approval-pending" {
                     progress.voice = Voice::Unheard;
