@@ -44,6 +44,8 @@ pub struct Channel {
     next: u32,
     /// Set when the two sides may no longer agree on where they are.
     broken: bool,
+    /// Set when a call ended by something that only this side knows of.
+    cut_short: bool,
 }
 
 impl Channel {
@@ -92,7 +94,7 @@ impl Channel {
         if !(oldest..=VERSION).contains(&welcome.version) {
             return Err(ConnectError::Version { theirs: welcome.version, oldest });
         }
-        Ok(Self { link, welcome, next: CONTROL + 1, broken: false })
+        Ok(Self { link, welcome, next: CONTROL + 1, broken: false, cut_short: false })
     }
 
     /// What the supervisor said of itself. Its build name is for people only.
@@ -103,6 +105,12 @@ impl Channel {
     /// Whether an earlier call has broken the connection.
     pub const fn is_broken(&self) -> bool {
         self.broken
+    }
+
+    /// Whether every call was carried to its end, and the other side is there and silent. Only then the next
+    /// caller may go on where the last one stopped.
+    pub fn is_at_rest(&mut self) -> bool {
+        !self.broken && !self.cut_short && self.link.is_silent()
     }
 
     /// Asks for the inside report.
@@ -190,6 +198,7 @@ impl Channel {
         self.next = channel.checked_add(count).ok_or(CallError::Broken)?;
         let result = call(&mut self.link, channel);
         self.broken = result.as_ref().is_err_and(CallError::breaks_connection);
+        self.cut_short |= result.as_ref().is_err_and(|error| error.failure().is_none());
         self.link.settle();
         result
     }

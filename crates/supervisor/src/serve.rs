@@ -65,6 +65,8 @@ pub(crate) struct Server {
     /// Shims that have said their last word and are about to end.
     retiring: Vec<Child>,
     next_connection: ConnectionId,
+    /// How often a host has said something.
+    heard: u64,
     next_process: ProcessId,
     /// With this one an ephemeral pen ends, and any pen that is not sealed yet.
     first: Option<ConnectionId>,
@@ -108,6 +110,7 @@ impl Server {
             ahead: Ahead::default(),
             retiring: Vec::new(),
             next_connection: 1,
+            heard: 0,
             next_process: 1,
             first: None,
             nobody_came,
@@ -206,7 +209,13 @@ impl Server {
         // workload, which could otherwise ask us to do what it may not.
         let from_outside = sockets::peer(socket.as_fd()).is_ok_and(|peer| peer.pid == 0);
         let from_outside = from_outside || faults::is_off("pid-namespace");
-        if !from_outside || self.connections.len() >= CONNECTIONS {
+        if !from_outside {
+            return;
+        }
+        if self.connections.len() >= CONNECTIONS {
+            self.make_room();
+        }
+        if self.connections.len() >= CONNECTIONS {
             return;
         }
         if events::set_nonblocking(socket.as_fd()).is_err() {
@@ -219,6 +228,17 @@ impl Server {
         let mut connection = Connection::new(Watched::new(socket, Token::Connection(id)));
         if connection.watch(&self.epoll).is_ok() {
             self.connections.insert(id, connection);
+        }
+    }
+
+    /// Hosts keep connections for their next call. The one that has rested longest goes before somebody new is
+    /// turned away; its host sees that before it uses it again.
+    fn make_room(&mut self) {
+        let stays = self.sealed && self.plan.lifetime == Lifetime::Persistent;
+        let resting = self.connections.iter().filter(|(_, host)| host.is_at_rest());
+        let longest = resting.min_by_key(|(_, host)| host.heard).map(|(id, _)| *id);
+        if let Some(id) = longest.filter(|_| stays) {
+            self.close(id);
         }
     }
 

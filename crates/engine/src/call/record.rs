@@ -81,18 +81,17 @@ impl<T: ExecIo> ExecIo for Counted<'_, T> {
 
 /// A call that ran.
 pub(super) fn ran(
-    yard: &Yard,
     prepared: &Prepared,
     about: &About<'_>,
     id: &str,
     (duration, tally): Elapsed,
-) -> Result<(), AuditError> {
+) -> Call {
     let mut call = blank(prepared, about, id);
     call.ending = tally.ending;
     call.duration = duration;
     call.bytes_in = tally.bytes_in;
     call.bytes_out = tally.bytes_out;
-    append(yard, &call)
+    call
 }
 
 /// A call for which there was no sandbox.
@@ -180,7 +179,7 @@ pub fn refusal(
     Ok(append(yard, &call)?)
 }
 
-fn append(yard: &Yard, call: &Call) -> Result<(), AuditError> {
+pub(super) fn append(yard: &Yard, call: &Call) -> Result<(), AuditError> {
     yard.database.audit().append(call, yard.clock().now().wall).map(drop)
 }
 

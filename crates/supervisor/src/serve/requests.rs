@@ -30,7 +30,11 @@ impl Server {
         }
         match events::read(connection.socket.as_fd(), connection.inbox.room()) {
             Ok(0) => return self.close(id),
-            Ok(count) => connection.inbox.filled(count),
+            Ok(count) => {
+                self.heard += 1;
+                connection.heard = self.heard;
+                connection.inbox.filled(count);
+            }
             Err(error) if would_block(&error) => {}
             Err(_) => return self.close(id),
         }
