@@ -184,21 +184,25 @@ fn refuse_taken(wanted: &Listen) -> Result<(), CommandError> {
         Bind::Lan => Ipv4Addr::UNSPECIFIED,
         Bind::Custom(address) => address,
     };
-    let address = SocketAddr::new(IpAddr::V4(ip), wanted.port);
+    refuse_taken_at(SocketAddr::new(IpAddr::V4(ip), wanted.port))
+}
+
+fn refuse_taken_at(address: SocketAddr) -> Result<(), CommandError> {
     match TcpListener::bind(address) {
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {}
         // Whatever else is wrong the gateway itself will say.
         Ok(_) | Err(_) => return Ok(()),
     }
-    let port = wanted.port;
+    let port = address.port();
     let who = match process::probe(address, PROBE) {
         Ok(()) => "a gateway that is not of this state directory",
         Err(_) => "another program",
     };
+    let other = port.checked_add(1).unwrap_or(listen::DEFAULT_PORT);
     Err(CommandError::Question {
         what: format!(
-            "port {port} is taken by {who}; stop it, or choose another: `clawpen up --port {}`, or `gateway.port` in the config",
-            port.checked_add(1).unwrap_or(listen::DEFAULT_PORT)
+            "port {port} is taken by {who}; stop it, or choose another: `clawpen up --port {other}`, or `gateway.port` in \
+             the config"
         ),
     })
 }

@@ -1,17 +1,19 @@
 //! The first `up`: finds out which backend works here and writes the config down.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use clawpen_engine::call::{self, Target};
 use clawpen_engine::config_store::Surroundings;
 use clawpen_engine::state_file::{self, Created};
 use clawpen_engine::{machine, random};
+use clawpen_rules::access::listen::DEFAULT_PORT;
 use clawpen_rules::backend::choose::{self, Choice, Offer};
 use clawpen_rules::config::locate::Locations;
 use clawpen_rules::config::starter::{self, Starter, Token};
 
 use super::super::CommandError;
-use super::make_and_remove;
+use super::{make_and_remove, refuse_taken_at};
 use crate::args::up::UpArgs;
 
 /// A config was written.
@@ -30,6 +32,13 @@ pub(super) fn ensure_config(
     let path = Path::new(&locations.config);
     if std::fs::symlink_metadata(path).is_ok() {
         return Ok(None);
+    }
+    if !args.no_start {
+        // A config that names a port which somebody else has would be of no use.
+        let variable =
+            around.variable("OPENCLAW_GATEWAY_PORT").and_then(|port| port.trim().parse().ok());
+        let port = args.port.or(variable).unwrap_or(DEFAULT_PORT);
+        refuse_taken_at(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port))?;
     }
     let (native, facts) = match native(around) {
         Ok(facts) => (Ok(()), facts),
