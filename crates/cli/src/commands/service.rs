@@ -153,10 +153,12 @@ fn service(args: &ServiceArgs) -> Result<Service, CommandError> {
         let name = unit::user_name(&args.shape.run_as).ok_or_else(|| {
             question("--run-as takes the name of a user: letters, digits, - and _ only")
         })?;
-        let groups = match args.shape.no_docker {
-            true => Groups::None,
-            false if lists(&below(Path::new("/etc/group")), "docker") => Groups::Docker,
-            false => Groups::DockerLater,
+        let groups = if args.shape.no_docker {
+            Groups::None
+        } else if lists(&below(Path::new("/etc/group")), "docker") {
+            Groups::Docker
+        } else {
+            Groups::DockerLater
         };
         let owner = Owner::System { name: name.to_owned(), groups };
         (

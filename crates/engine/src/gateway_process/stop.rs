@@ -61,11 +61,12 @@ fn end(running: &Running, signal: Signal, limit: Duration) -> Result<bool, StopE
     loop {
         let left = limit.saturating_sub(begin.elapsed());
         let ended = events::poll(&[(running.handle.as_fd(), Interest::Read)], Some(left));
-        match ended.map_err(failed)?.is_empty() {
-            false => return Ok(true),
-            true if left.is_zero() => return Ok(false),
-            // A signal of our own woke us.
-            true => {}
+        if !ended.map_err(failed)?.is_empty() {
+            return Ok(true);
+        }
+        // Else a signal of our own woke us.
+        if left.is_zero() {
+            return Ok(false);
         }
     }
 }
