@@ -176,12 +176,23 @@ fn a_config_that_is_there_is_never_overwritten() {
     let up = ground.up();
     assert_eq!((&up["configWritten"], &up["mode"]), (&json!(false), &json!("off")));
     assert_eq!(fs::read_to_string(ground.path(CONFIG)).unwrap(), config);
-    for broken in ["{\n  gateway: {mode: 'local'\n", "{\n  gateway: {moed: 'local'},\n}", "\u{0}"] {
+    for broken in [
+        "{\n  gateway: {mode: 'local'\n",
+        "{\n  agents: {defaults: {sandbox: {moed: 'all'}}},\n}",
+        "\u{0}",
+    ] {
         let ground = Ground::with(broken);
         ground.refused(&["up", "--port", "0"], &["~/.openclaw/openclaw.json:"]);
         assert_eq!(fs::read_to_string(ground.path(CONFIG)).unwrap(), broken);
         assert!(!ground.path(RECORD).exists());
     }
+    // What it lacks is a token: that is added, and nothing else changes.
+    let ground = Ground::with("{\n  // mine\n  gateway: {mode: 'local'},\n}\n");
+    ground.up();
+    let now = fs::read_to_string(ground.path(CONFIG)).unwrap();
+    assert!(now.contains("// mine") && now.contains("token"), "{now}");
+    let before = fs::read_to_string(ground.path(".openclaw/openclaw.json.bak")).unwrap();
+    assert_eq!(before, "{\n  // mine\n  gateway: {mode: 'local'},\n}\n");
     let ground = Ground::with("{gateway: {mode: 'remote'}}");
     ground.refused(&["up", "--port", "0"], &["`gateway.mode` is not `local`"]);
     let ground = Ground::new();
