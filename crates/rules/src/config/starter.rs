@@ -59,7 +59,7 @@ pub fn text(starter: &Starter<'_>) -> String {
       sandbox: {{
         // Which sessions work in a sandbox: "all", "non-main" (all but an agent's own main session) or "off".
         mode: "all",
-        // Who makes sandboxes: "native" or "docker". Here: {reason}
+        // {reason}
         backend: {backend},
         // Who shares a sandbox: "session" (nobody), "agent" (the sessions of one agent) or "shared" (everybody).
         scope: "agent",
