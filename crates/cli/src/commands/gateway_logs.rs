@@ -93,7 +93,7 @@ impl Source {
         for entry in entries {
             let path = entry.map_err(failed)?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if name.starts_with("gateway-") && name.ends_with(".log") {
+            if name.strip_prefix("gateway-").and_then(|day| day.strip_suffix(".log")).is_some() {
                 files.push(path);
             }
         }

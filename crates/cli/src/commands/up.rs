@@ -308,7 +308,7 @@ impl Report {
         }
         match &self.trial {
             Some(Ok(facts)) => {
-                lines.push(format!("            tried: a pen was made, {facts} facts hold in it"))
+                lines.push(format!("            tried: a pen was made, {facts} facts hold in it"));
             }
             Some(Err(problem)) => {
                 let problem = problem.strip_prefix("error: ").unwrap_or(problem);
