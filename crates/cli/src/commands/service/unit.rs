@@ -74,7 +74,7 @@ KillMode=process
 OOMPolicy=continue
 TimeoutStopSec=20
 
-# Pens get limits of their own below this unit.
+# Pens get limits of their own below this unit. (DelegateSubgroup: systemd 254 and newer; older ones say that they ignore it.)
 Delegate=yes
 DelegateSubgroup=gateway
 TasksMax=infinity
