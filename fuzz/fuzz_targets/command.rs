@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clawpen_rules::command::{
     Admission, ContentHash, Entry, FileFacts, FileIdentity, Pattern, ProgramFiles, Request,
-    SafeBins, SegmentVerdict, Trust, analyse, decide, detect_inline_code, detect_obfuscation,
-    escape,
+    SafeBins, SegmentVerdict, Trust, Writer, analyse, decide, detect_inline_code,
+    detect_obfuscation, escape,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -30,7 +30,7 @@ impl ProgramFiles for Machine {
             identity: FileIdentity { device: 1, inode },
             is_regular: true,
             is_executable: true,
-            agent_may_write: false,
+            writer: Writer::Nobody,
         })
     }
 

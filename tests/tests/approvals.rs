@@ -123,10 +123,10 @@ fn b30_a_file_that_cannot_be_used_refuses_and_stays_as_it_is() {
 
 #[test]
 fn b36_a_tool_that_the_agent_can_write_is_pinned_when_it_is_added() {
-    let home = Home::new().with_file(".openclaw/workspace/tool", "#!/bin/sh\necho 1\n");
-    let tool = home.path(".openclaw/workspace/tool");
-    let executable = std::fs::Permissions::from_mode(0o755);
-    assert!(std::fs::set_permissions(&tool, executable).is_ok());
+    let home = Home::new().with_file("bin/tool", "#!/bin/sh\necho 1\n");
+    let tool = home.path("bin/tool");
+    let for_all = std::fs::Permissions::from_mode(0o777);
+    assert!(std::fs::set_permissions(&tool, for_all.clone()).is_ok());
     let path = tool.to_string_lossy().into_owned();
     let added = home.run(&["approvals", "allowlist", "add", &path, "--json"]);
     assert!(added.json()["clawpen"]["pinned"].is_string(), "{}", added.stdout);
@@ -138,6 +138,13 @@ fn b36_a_tool_that_the_agent_can_write_is_pinned_when_it_is_added() {
         "{}",
         changed.stdout
     );
+    // In a workspace a pin is worth nothing: what the tool loads lies beside it.
+    let home = home.with_file(".openclaw/workspace/tool", "#!/bin/sh\n. ./helper\n");
+    let tool = home.path(".openclaw/workspace/tool");
+    assert!(std::fs::set_permissions(&tool, for_all).is_ok());
+    let path = tool.to_string_lossy().into_owned();
+    assert_eq!(home.run(&["approvals", "allowlist", "add", &path]).code, Some(0));
+    check(&home, &path, 4, "ask");
     // A pattern for everything in a place that agents write covers nothing there.
     let wide = listed(&["~/**"]);
     let tool = wide.path(".openclaw/workspace/t");

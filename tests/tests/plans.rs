@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 
 use clawpen_rules::command::{
     Analysis, ContentHash, Entry, FileFacts, FileIdentity, Pattern, ProgramFiles, Request,
-    SafeBins, Step, Trust, analyse, decide,
+    SafeBins, Step, Trust, Writer, analyse, decide,
 };
 
 /// The files that are really there.
@@ -29,7 +29,7 @@ impl ProgramFiles for Disk {
             identity: FileIdentity { device: facts.dev(), inode: facts.ino() },
             is_regular: facts.is_file(),
             is_executable: facts.permissions().mode() & 0o111 != 0,
-            agent_may_write: false,
+            writer: Writer::Nobody,
         })
     }
 

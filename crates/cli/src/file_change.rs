@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::commands::CommandError;
@@ -52,8 +52,9 @@ pub(crate) fn free_name(place: &Path) -> PathBuf {
 }
 
 fn put(path: &Path, text: &str, mode: fs::Permissions) -> io::Result<()> {
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.set_permissions(mode)?;
+    // Nobody else may open it before it has the mode of what it stands for.
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())?;
+    file.set_permissions(mode)?;
     file.sync_all()
 }

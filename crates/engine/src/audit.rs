@@ -23,7 +23,7 @@ pub mod signature;
 pub use chain::{Break, BreakKind, GivenHead, Verified};
 pub(crate) use chain::{append, append_call};
 pub use follow::Follower;
-pub use record::{Call, Door, Ending, Event, Hash, Head, Reason, Record, Verdict};
+pub use record::{Call, Door, Ending, Event, Hash, Head, Piece, Reason, Record, Verdict};
 pub use retention::{Dropped, Retention};
 pub use select::Filter;
 

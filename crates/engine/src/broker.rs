@@ -36,14 +36,14 @@ use clawpen_rules::approval::resolver::{self, Asked, MayAnswer, Resolver, RunPla
 use clawpen_rules::command::escape;
 use rusqlite::named_params;
 
-pub use asking::{Ask, Asker, DEFAULT_TIMEOUT, MAX_PENDING, MAX_PENDING_PER_SESSION};
+pub use asking::{Ask, Asker, Bound, DEFAULT_TIMEOUT, MAX_PENDING, MAX_PENDING_PER_SESSION};
 pub use row::{Approval, Id, Outcome, State};
 pub(crate) use run::ending;
 pub use run::{Means, NotRun, Ran};
 pub use wait::POLL;
 
 use crate::approvals_file::ApprovalsStore;
-use crate::audit::{self, Call, Door, Reason, Verdict};
+use crate::audit::{self, Call, Door, Piece, Reason, Verdict};
 use crate::clock::Clock;
 use crate::database::{Database, DatabaseError, Sql};
 use crate::registry::Liveness;
@@ -157,6 +157,7 @@ impl Broker<'_> {
                 MayAnswer::Yes(by) => by,
                 MayAnswer::No(why) => {
                     let reason = format!("{} is not heard: {why}", resolver.speaker);
+                    let reason = [Piece::Ours(&reason)];
                     let call = approval.record(door(resolver), Verdict::Refused, &reason);
                     audit::append_call(sql, &call, now.wall)?;
                     return Ok::<_, BrokerError>((approval, Err(Taken::Refused(why))));
@@ -176,7 +177,7 @@ impl Broker<'_> {
                 Word::Deny => Verdict::Denied,
             };
             let reason = format!("{} by {}", word.as_str(), by.as_str());
-            let call = approval.record(door(resolver), verdict, &reason);
+            let call = approval.record(door(resolver), verdict, &[Piece::Ours(&reason)]);
             audit::append_call(sql, &call, now.wall)?;
             Ok((approval, Ok(by)))
         })?;
@@ -315,8 +316,8 @@ fn door(resolver: &Resolver) -> Door {
 }
 
 impl Approval {
-    /// A record about this approval. Words, paths and the text itself are hidden in its reason.
-    fn record(&self, door: Door, verdict: Verdict, reason: &str) -> Call {
+    /// A record about this approval. Words, paths and the text itself are hidden where its reason quotes them.
+    fn record(&self, door: Door, verdict: Verdict, reason: &[Piece<'_>]) -> Call {
         let steps = self.plan.iter().flat_map(|plan| &plan.steps);
         let mut private: Vec<&str> = vec![&self.command, &self.cwd];
         let escaped = escape(&self.command);
@@ -335,7 +336,7 @@ impl Approval {
             door,
             tool: "exec".to_owned(),
             verdict,
-            reason: Reason::hiding(reason, private),
+            reason: Reason::of(reason, private),
             ending: None,
             duration: std::time::Duration::ZERO,
             bytes_in: 0,

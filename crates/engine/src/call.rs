@@ -64,6 +64,7 @@ use crate::yard::Yard;
 pub use ask::{PassingOn, Pending};
 pub use desk::{Desk, Quiet, ToolRequest, Watch, Who};
 pub use failure::{NotApproved, ToolCallError};
+pub use look::{fact_json, look_again};
 pub use manage::Job;
 pub use session::{Attachment, Placed, SessionView};
 pub use stop::Stop;

@@ -19,12 +19,14 @@ use clawpen_rules::command::{
     self, Admission, ContentHash, ProgramFiles as _, Request, SegmentVerdict, Trust,
 };
 use clawpen_rules::config::locate::expand_tilde;
+use clawpen_rules::config::sandbox::SandboxConfig;
 use clawpen_rules::elevated::level::Elevation;
 use clawpen_rules::exec_host::{
     self, ExecDecision, ExecRefusal, HostExec, HostWish, SandboxExec, SessionSandbox, Situation,
     Wishes,
 };
 use clawpen_rules::explain::Explanation;
+use clawpen_rules::mounts::BindSpec;
 use clawpen_rules::posix;
 use clawpen_rules::tool_policy::{self, Tool, Verdict};
 
@@ -164,7 +166,7 @@ pub fn pin(store: &Store, pattern: &str) -> Option<ContentHash> {
     }
     let programs = RealPrograms::new(writers(store, &[]));
     let facts = programs.find(&posix::normalize(&path))?;
-    (facts.is_regular && facts.agent_may_write).then(|| programs.hash(&facts.real_path))?
+    (facts.is_regular && facts.agent_may_write()).then(|| programs.hash(&facts.real_path))?
 }
 
 fn tool_closed(explanation: &Explanation) -> Option<Outcome> {
@@ -311,8 +313,30 @@ pub fn programs(store: &Store, explanation: &Explanation) -> RealPrograms {
 fn writers_of(store: &Store, explanation: &Explanation) -> Writers {
     let workspace =
         store.locations.agent_workspace(&store.loaded.config, explanation.session.agent());
-    let places = [explanation.sandbox.workspace_root.value.clone(), workspace.value];
+    let mut places = vec![explanation.sandbox.workspace_root.value.clone(), workspace.value];
+    let table = explanation.mount_table();
+    let writable = table.mounts().iter().filter(|mount| mount.access.is_writable());
+    places.extend(writable.map(|mount| mount.host_root.clone()));
     writers(store, &places)
+}
+
+/// The host's side of everything that an agent's sandbox may write by a bind.
+fn bound_writable(store: &Store) -> Vec<String> {
+    let config = &store.loaded.config;
+    let mut found = Vec::new();
+    let agents = config.agents();
+    for agent in agents.iter().map(|(agent, _)| Some(agent)).chain([None]) {
+        let resolved = SandboxConfig::resolve(config, agent, &store.locations.state_dir);
+        // A config that makes no sense makes no sandbox.
+        let Ok(sandbox) = resolved else { continue };
+        for binds in [&sandbox.docker.binds, &sandbox.browser.binds].into_iter().flatten() {
+            let specs = binds.iter().filter_map(|bind| BindSpec::parse(&bind.value));
+            let writable = specs.filter(|bind| !bind.is_read_only());
+            found.extend(writable.map(|bind| posix::normalize(bind.source)));
+        }
+    }
+    found.retain(|path| path.starts_with('/'));
+    found
 }
 
 /// The environment that a command would get: this process' own stands for the gateway's. Directories
@@ -347,6 +371,7 @@ fn writers(store: &Store, places: &[String]) -> Writers {
     let mut directories =
         vec![locations.state_dir.clone(), format!("{}/.openclaw", locations.home)];
     directories.extend(places.iter().cloned());
+    directories.extend(bound_writable(store));
     let agents = config.agents();
     directories
         .extend(agents.iter().map(|(agent, _)| locations.agent_workspace(config, agent).value));
@@ -357,4 +382,37 @@ fn writers(store: &Store, places: &[String]) -> Writers {
     directories.extend(real);
     // `/` as a workspace would make everything suspect, which is what it means.
     Writers::of_process(directories)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_sandbox_may_write_by_a_bind_counts_like_a_workspace() {
+        let place = tempfile::tempdir().unwrap();
+        let base = place.path().canonicalize().unwrap();
+        let base = base.to_str().unwrap();
+        let state = format!("{base}/state");
+        std::fs::create_dir_all(&state).unwrap();
+        for name in ["rw", "plain", "ro", "browser", "agent"] {
+            std::fs::create_dir(format!("{base}/{name}")).unwrap();
+            std::fs::write(format!("{base}/{name}/tool"), name).unwrap();
+        }
+        std::os::unix::fs::symlink(format!("{base}/agent"), format!("{base}/link")).unwrap();
+        let config = format!(
+            "{{agents: {{defaults: {{sandbox: {{docker: {{binds: ['{base}/rw:/rw:rw', '{base}/plain:/p', \
+             '{base}/ro:/ro:ro']}}, browser: {{binds: ['{base}/browser:/b']}}}}}}, \
+             list: [{{id: 'other', sandbox: {{docker: {{binds: ['{base}/link:/l:rw']}}}}}}]}}}}"
+        );
+        std::fs::write(format!("{state}/openclaw.json"), config).unwrap();
+        let store = crate::config_store::open_in(&state).unwrap();
+        let writers = writers(&store, &[]);
+        for (name, expected) in
+            [("rw", true), ("plain", true), ("browser", true), ("agent", true), ("ro", false)]
+        {
+            let tool = format!("{base}/{name}/tool");
+            assert_eq!(writers.is_agent_directory(&tool), expected, "{name}");
+        }
+    }
 }

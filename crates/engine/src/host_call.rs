@@ -19,7 +19,7 @@ use clawpen_rules::approval::file::{AgentKey, Change, Use};
 use clawpen_rules::approval::run_form::Frozen;
 use clawpen_rules::command::escape;
 
-use crate::audit::{Call, Reason, Verdict};
+use crate::audit::{Call, Piece, Reason, Verdict};
 use crate::broker::{Ask, Asker, Broker, BrokerError, Id, Means, NotRun, Outcome as Came, Ran};
 use crate::config_store::Store;
 use crate::exec_question::{self, CommandAnswer, CommandQuestion, HostAnswer, Outcome};
@@ -151,6 +151,7 @@ fn asked(
         session: session.as_deref(),
         agent: answer.explanation.session.agent(),
         plan: Some(frozen),
+        variables: &[],
         reasons: reasons.clone(),
         security: host.policy.security().value,
         ask: host.policy.ask().value,
@@ -169,6 +170,11 @@ fn asked(
     let Some(came) = wait(broker, &id, attendant)? else {
         return Ok(Called::NotRun { id, why: NotRun::Withdrawn });
     };
+    // Whoever left while the answer came does not want it any more.
+    if attendant.waiting(&id) == Waiting::Stop {
+        broker.withdraw(&id)?;
+        return Ok(Called::NotRun { id, why: NotRun::Withdrawn });
+    }
     // What the person agreed to is fixed; whether anybody may agree to it at all may have changed.
     if let Some(reason) = refused_by_now(attendant.ask_again(), came) {
         broker.withdraw(&id)?;
@@ -245,18 +251,23 @@ fn unasked(
     let programs = exec_question::programs(store, &answer.explanation);
     let plan = frozen.plan.hash().to_string();
     let plan = plan.get(..12).unwrap_or(&plan);
-    let reason = format!(
-        "{} (security {}, ask {}, plan {plan})",
-        reasons.join("; "),
+    // Ours comes first: a quotation that is long must not cut it off.
+    let policy = format!(
+        "(security {}, ask {}, plan {plan})",
         host.policy.security().value,
         host.policy.ask().value
     );
-    let mut record =
-        blank(call, answer, Verdict::Allowed, &format!("starts on the host: {reason}"));
+    let why = format!(": {}", reasons.join("; "));
+    let starts = format!("starts on the host {policy}");
+    let pieces = [Piece::Ours(&starts), Piece::Quoting(&why)];
+    let mut record = blank(call, answer, Verdict::Allowed, &pieces);
     broker.database.audit().append(&record, broker.clock.now().wall)?;
     let start = Instant::now();
     let ran = host_exec::run(&frozen.plan, &programs, call.limits, attendant);
-    record.reason = reason_of(call, answer, &format!("ran on the host: {reason}"));
+    let lost = ran.as_ref().ok().and_then(Finished::lost);
+    let lost = lost.map(|left| format!("; {left}")).unwrap_or_default();
+    let ended = format!("ran on the host {policy}{lost}");
+    record.reason = reason_of(call, answer, &[Piece::Ours(&ended), Piece::Quoting(&why)]);
     record.duration = start.elapsed();
     match &ran {
         Ok(finished) => {
@@ -270,7 +281,9 @@ fn unasked(
                     Verdict::Failed
                 }
             };
-            record.reason = reason_of(call, answer, &error.to_string());
+            let error = error.to_string();
+            let pieces = [Piece::Ours("not run: "), Piece::Quoting(&error)];
+            record.reason = reason_of(call, answer, &pieces);
         }
     }
     broker.database.audit().append(&record, broker.clock.now().wall)?;
@@ -318,12 +331,18 @@ fn refuse(
     (answer, host): (&CommandAnswer, &HostAnswer),
     reasons: Vec<String>,
 ) -> Result<Called, HostCallError> {
-    let record = blank(call, answer, Verdict::Refused, &reasons.join("; "));
+    let joined = reasons.join("; ");
+    let record = blank(call, answer, Verdict::Refused, &[Piece::Quoting(&joined)]);
     broker.database.audit().append(&record, broker.clock.now().wall)?;
     Ok(Called::Refused { reasons, changes: host.changes.clone() })
 }
 
-fn blank(call: &HostCall<'_>, answer: &CommandAnswer, verdict: Verdict, reason: &str) -> Call {
+fn blank(
+    call: &HostCall<'_>,
+    answer: &CommandAnswer,
+    verdict: Verdict,
+    reason: &[Piece<'_>],
+) -> Call {
     let session = &answer.explanation.session;
     Call {
         call: random::uuid(),
@@ -341,8 +360,8 @@ fn blank(call: &HostCall<'_>, answer: &CommandAnswer, verdict: Verdict, reason: 
     }
 }
 
-/// A reason without the words and paths of the command.
-fn reason_of(call: &HostCall<'_>, answer: &CommandAnswer, reason: &str) -> Reason {
+/// A reason that quotes no words and paths of the command.
+fn reason_of(call: &HostCall<'_>, answer: &CommandAnswer, reason: &[Piece<'_>]) -> Reason {
     let escaped = escape(call.question.text);
     let mut private: Vec<&str> = vec![call.question.text, &escaped, &answer.cwd];
     private.extend(call.question.text.split_whitespace());
@@ -356,5 +375,5 @@ fn reason_of(call: &HostCall<'_>, answer: &CommandAnswer, reason: &str) -> Reaso
     for file in plan.iter().flat_map(|plan| plan.files()) {
         private.extend([file.path.as_str(), file.real_path.as_str()]);
     }
-    Reason::hiding(reason, private)
+    Reason::of(reason, private)
 }

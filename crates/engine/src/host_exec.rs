@@ -9,10 +9,12 @@
 //! runs even if its name is given to another file meanwhile; the directory is entered the same way.
 //! What a wrapper starts, and a script that an interpreter opens, go by their path and are looked at
 //! again right before and right after: a change is reported. Every program has a keeper ([`keeper`]), so
-//! that nothing of a run outlives its end, its caller's patience or this process. Decides nothing: whoever
-//! calls this has asked `rules::approval`.
+//! that nothing of a run outlives its end, its caller's patience or this process. A program that attacks its keeper has
+//! its run lost, and what it left is ended as far as it can be found ([`orphans`]). Decides nothing: whoever calls this
+//! has asked `rules::approval`.
 
 mod keeper;
+mod orphans;
 mod output;
 mod pinned;
 
@@ -23,12 +25,13 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use clawpen_os::events::{self, Interest};
-use clawpen_os::process::ExitStatus;
+use clawpen_os::process::{ExitStatus, Signal};
 use clawpen_os::spawn::SpawnError;
 use clawpen_rules::command::{ChainOperator, Joint, Plan, ProgramFiles, Step};
 
-use keeper::{Keeper, Keepers, Wanted};
-use output::{Captured, Feeder};
+use keeper::{Keeper, Keepers, Kept, Wanted};
+use orphans::Gathering;
+use output::Captured;
 pub use pinned::Stale;
 use pinned::{Opened, Program};
 
@@ -92,6 +95,39 @@ pub enum End {
     TimedOut,
     /// Whoever watched did not want it any more; nothing of it is left.
     Stopped,
+    /// Somebody ended a keeper of it, most likely the program itself.
+    Lost(Left),
+}
+
+/// What is left of a run whose keeper was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// All that came to us was ended.
+    Nothing,
+    /// Not everything could be ended, or looked at.
+    Unknown,
+}
+
+impl std::fmt::Display for Left {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the process that kept it was killed, so how far it got is not known, ")?;
+        f.write_str(match self {
+            Self::Nothing => {
+                "and although what was found of it was ended, something of it may still run"
+            }
+            Self::Unknown => "and something of it still runs or could not be looked at",
+        })
+    }
+}
+
+impl Finished {
+    /// What is left, if the run was lost.
+    pub const fn lost(&self) -> Option<Left> {
+        match self.end {
+            End::Lost(left) => Some(left),
+            End::Status(_) | End::TimedOut | End::Stopped => None,
+        }
+    }
 }
 
 /// A plan that was not run, or not to its end.
@@ -131,6 +167,7 @@ pub fn run(
         pinned::open(file).map_err(RunError::Stale)?;
     }
     let environment = environment(plan)?;
+    let _gathering = Gathering::begin().map_err(io_error("keep what programs leave behind"))?;
     let mut run = Run {
         files,
         directory: &directory,
@@ -143,7 +180,7 @@ pub fn run(
     let mut end = End::Status(ExitStatus::Code(0));
     for (joined_by, pipeline) in pipelines(plan.steps()) {
         let is_next = match (joined_by, end) {
-            (_, End::TimedOut | End::Stopped) => false,
+            (_, End::TimedOut | End::Stopped | End::Lost(_)) => false,
             (None | Some(ChainOperator::Then), End::Status(_)) => true,
             (Some(ChainOperator::And), End::Status(status)) => status == ExitStatus::Code(0),
             (Some(ChainOperator::Or), End::Status(status)) => status != ExitStatus::Code(0),
@@ -279,6 +316,10 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn pipeline(&mut self, steps: &[Step]) -> Result<End, RunError> {
+        // Whoever has left by now wants nothing started.
+        if self.is_stopped().map_err(io_error("look whether to go on"))? {
+            return Ok(End::Stopped);
+        }
         // All of it is looked at again before any of it starts.
         let opened: Vec<Opened> = steps
             .iter()
@@ -286,13 +327,12 @@ impl Run<'_> {
             .collect::<Result<_, _>>()
             .map_err(RunError::Stale)?;
         let mut keepers = Keepers::default();
-        let mut feeders = Vec::new();
         let mut from_before: Option<OwnedFd> = None;
         for (index, (step, opened)) in steps.iter().zip(&opened).enumerate() {
             let input = match (&step.input, from_before.take()) {
                 (Some(text), _) => {
                     let (input, end) = events::pipe().map_err(io_error("make a pipe"))?;
-                    feeders.push(Feeder::start(end, text.clone().into_bytes()));
+                    output::feed(end, text.clone().into_bytes());
                     input
                 }
                 (None, Some(pipe)) => pipe,
@@ -311,10 +351,17 @@ impl Run<'_> {
             self.started += 1;
         }
         drop(from_before);
-        let end = self.wait(&mut keepers);
-        drop(keepers);
-        feeders.into_iter().for_each(Feeder::join);
-        end.map_err(io_error("wait for a program"))
+        let end = self.wait(&keepers);
+        match keepers.finish() {
+            Kept::All => end.map_err(io_error("wait for a program")),
+            Kept::NotAll => Ok(End::Lost(orphans::end())),
+        }
+    }
+
+    fn is_stopped(&self) -> io::Result<bool> {
+        let Some(stop) = self.observer.stop() else { return Ok(false) };
+        let happened = events::poll(&[(stop, Interest::Read)], Some(Duration::ZERO))?;
+        Ok(!happened.is_empty())
     }
 
     fn start(
@@ -346,7 +393,7 @@ impl Run<'_> {
     }
 
     /// Waits until all have ended; the end of the last counts. Takes what they write meanwhile.
-    fn wait(&mut self, keepers: &mut Keepers) -> io::Result<End> {
+    fn wait(&mut self, keepers: &Keepers) -> io::Result<End> {
         let mut last = End::Status(ExitStatus::Code(0));
         let count = keepers.0.len();
         let mut ended = vec![false; count];
@@ -378,9 +425,10 @@ impl Run<'_> {
                 if let Source::Keeper(index) = source
                     && let (Some(keeper), Some(ended)) =
                         (keepers.0.get(index), ended.get_mut(index))
-                    && let Some(status) = keeper.hear()?
                 {
                     *ended = true;
+                    // One that ended without a word is seen when its remains are.
+                    let status = keeper.hear()?.unwrap_or(ExitStatus::Signal(Signal::KILL));
                     if index + 1 == count {
                         last = End::Status(status);
                     }

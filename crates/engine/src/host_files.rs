@@ -76,7 +76,9 @@ impl HostFiles for OneLook {
             }
             found.push(entry);
         }
-        if let Some(stamp) = stamp.filter(|_| !new.is_empty()) {
+        // Only if it was this directory all the time: something may have been mounted over it meanwhile.
+        let is_same = |stamp: &Stamp| matches!(look_at(Path::new(directory)), Ok(Some((_, Some(now)))) if now == *stamp);
+        if let Some(stamp) = stamp.filter(|stamp| !new.is_empty() && is_same(stamp)) {
             missing::remember(directory, stamp, new);
         }
         found

@@ -19,7 +19,6 @@
 mod etc;
 mod host;
 mod image;
-mod mount_list;
 
 use std::path::{Path, PathBuf};
 

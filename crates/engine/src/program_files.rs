@@ -10,11 +10,11 @@ use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use clawpen_rules::command::{ContentHash, FileFacts, FileIdentity, ProgramFiles};
+use clawpen_rules::command::{ContentHash, FileFacts, FileIdentity, ProgramFiles, Writer};
 use sha2::{Digest as _, Sha256};
 
 /// A larger file is not hashed, so nothing is pinned to it.
-const MAX_BYTES: u64 = 512 * 1024 * 1024;
+pub(crate) const MAX_BYTES: u64 = 512 * 1024 * 1024;
 /// As many places as are looked at on the way to one file.
 const MAX_STEPS: usize = 64;
 /// Neither follow a link nor wait for a pipe.
@@ -76,16 +76,17 @@ impl Writers {
 
     /// The file itself, every directory on the way to it, and the same for whatever links on that way
     /// lead to: one link in a writable directory is enough to put another file there.
-    fn may_replace(&self, path: &Path) -> bool {
+    fn who_replaces(&self, path: &Path) -> Writer {
         let mut pending = vec![path.to_owned()];
         let mut seen = BTreeSet::new();
+        let mut writer = Writer::Nobody;
         while let Some(path) = pending.pop() {
             if !seen.insert(path.clone()) {
                 continue;
             }
             let inside = |directory: &String| path.starts_with(directory);
             if seen.len() > MAX_STEPS || self.agent_directories.iter().any(inside) {
-                return true;
+                return Writer::Tools;
             }
             for step in path.ancestors() {
                 match fs::symlink_metadata(step) {
@@ -94,16 +95,16 @@ impl Writers {
                         Ok(target) => {
                             pending.push(step.parent().unwrap_or(Path::new("/")).join(target));
                         }
-                        Err(_) => return true,
+                        Err(_) => writer = Writer::User,
                     },
-                    Ok(facts) if self.may_write(&facts) => return true,
+                    Ok(facts) if self.may_write(&facts) => writer = Writer::User,
                     Ok(_) => {}
                     // What cannot be looked at cannot be trusted.
-                    Err(_) => return true,
+                    Err(_) => writer = Writer::User,
                 }
             }
         }
-        false
+        writer
     }
 }
 
@@ -117,14 +118,15 @@ impl ProgramFiles for RealPrograms {
     fn find(&self, path: &str) -> Option<FileFacts> {
         let real = fs::canonicalize(path).ok()?;
         let facts = fs::metadata(&real).ok()?;
-        let agent_may_write =
-            self.writers.may_replace(Path::new(path)) || self.writers.may_replace(&real);
+        let (named, led_to) =
+            (self.writers.who_replaces(Path::new(path)), self.writers.who_replaces(&real));
+        let writer = named.max(led_to);
         Some(FileFacts {
             real_path: real.into_os_string().into_string().ok()?,
             identity: FileIdentity { device: facts.dev(), inode: facts.ino() },
             is_regular: facts.is_file(),
             is_executable: facts.mode() & 0o111 != 0,
-            agent_may_write,
+            writer,
         })
     }
 
@@ -170,7 +172,7 @@ mod tests {
 
     fn found(path: &Path, writers: &Writers) -> bool {
         let programs = RealPrograms::new(writers.clone());
-        programs.find(path.to_str().unwrap()).unwrap().agent_may_write
+        programs.find(path.to_str().unwrap()).unwrap().agent_may_write()
     }
 
     fn tree() -> (tempfile::TempDir, std::path::PathBuf) {
@@ -212,16 +214,16 @@ mod tests {
         std::os::unix::fs::symlink("/usr/bin", &between).unwrap();
         let nobody = Writers { uid: 4_000_000, ..Writers::default() };
         check_writable(&between.join("env"), &nobody);
-        assert!(!nobody.may_replace(Path::new("/usr/bin/env")));
+        assert!(nobody.who_replaces(Path::new("/usr/bin/env")) == Writer::Nobody);
         let loops = directory.path().join("loop");
         std::os::unix::fs::symlink("loop", &loops).unwrap();
-        assert!(nobody.may_replace(&loops));
+        assert!(nobody.who_replaces(&loops) > Writer::Nobody);
     }
 
     #[test]
     fn b36_for_root_the_files_of_others_are_suspect() {
         let root = Writers::default();
-        assert!(!root.may_replace(Path::new("/usr/bin/env")));
+        assert!(root.who_replaces(Path::new("/usr/bin/env")) == Writer::Nobody);
         let mine = Writers { uid: 0, ..Writers::default() };
         let facts = fs::metadata("/usr/bin/env").unwrap();
         assert_eq!(mine.may_write(&facts), facts.uid() != 0);

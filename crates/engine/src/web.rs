@@ -117,7 +117,7 @@ async fn follow(mut target: Target, limits: &Limits) -> Result<Answer, FetchErro
         let location = location.and_then(|value| value.to_str().ok()).unwrap_or_default();
         target = target.decide_redirect(location).map_err(|reason| FetchError::Redirect {
             host: target.host_text().to_owned(),
-            reason,
+            why: error::refusal_words(&reason),
         })?;
     }
 }

@@ -306,6 +306,16 @@ pub fn set_child_subreaper() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
+/// Orphaned descendants go to process 1, or whoever is a subreaper above us, again.
+pub fn unset_child_subreaper() -> io::Result<()> {
+    Ok(rustix::process::set_child_subreaper(None)?)
+}
+
+/// A child that came to us because we are a subreaper.
+pub fn adopted(pid: Pid) -> io::Result<Child> {
+    Ok(Child::new(pid, pidfd_open(pid)?))
+}
+
 /// The signal this process gets when the *thread* that made it ends.
 ///
 /// Says nothing if that thread has already ended: compare [`Pid::parent`] afterwards.

@@ -30,6 +30,45 @@ pub fn descendants_of(pid: Pid) -> io::Result<Vec<Pid>> {
     Ok(found)
 }
 
+/// A child of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnChild {
+    /// Its number.
+    pub pid: Pid,
+    /// It, or somebody between us and it, began a session of its own. There is no way back into ours.
+    pub is_elsewhere: bool,
+    /// It waits to be reaped.
+    pub has_ended: bool,
+}
+
+/// The children of this process, those that came to it as a subreaper included.
+pub fn own_children() -> io::Result<Vec<OwnChild>> {
+    let this = Pid::this().get();
+    let facts = |stat: &[u8]| -> Option<(bool, i32, i32)> {
+        let fields = fields_of(stat)?;
+        let number = |index: usize| fields.get(index)?.parse::<i32>().ok();
+        let has_ended = matches!(*fields.first()?, "Z" | "X");
+        Some((has_ended, number(1)?, number(3)?))
+    };
+    let nonsense = || io::Error::other("`/proc/self/stat` makes no sense");
+    let (_, _, own) = facts(&fs::read("/proc/self/stat")?).ok_or_else(nonsense)?;
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| Pid::new(name.parse().ok()?)) else {
+            continue;
+        };
+        // Gone between listing and reading: not a child any more.
+        let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else { continue };
+        if let Some((has_ended, parent, session)) = facts(&stat)
+            && parent == this
+        {
+            found.push(OwnChild { pid, is_elsewhere: session != own, has_ended });
+        }
+    }
+    Ok(found)
+}
+
 /// Kills and reaps every descendant of this process, which must be a subreaper or process 1.
 ///
 /// `ended` sees every child that is reaped.
@@ -88,13 +127,18 @@ fn children() -> io::Result<BTreeMap<Pid, Vec<Pid>>> {
 /// The fourth field of `stat`, counted after the name, which may itself hold `)` and spaces. An
 /// ended process that waits to be reaped (`Z`) is no one to kill.
 fn parent_in(stat: &[u8]) -> Option<Pid> {
+    let fields = fields_of(stat)?;
+    match *fields.first()? {
+        "Z" | "X" => None,
+        _ => Pid::new(fields.get(1)?.parse().ok()?),
+    }
+}
+
+/// What stands behind the name: state, parent, group, session.
+fn fields_of(stat: &[u8]) -> Option<Vec<&str>> {
     let end_of_name = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(stat.get(end_of_name + 1..)?).ok()?;
-    let mut fields = rest.split_ascii_whitespace();
-    match fields.next()? {
-        "Z" | "X" => None,
-        _ => Pid::new(fields.next()?.parse().ok()?),
-    }
+    Some(rest.split_ascii_whitespace().take(4).collect())
 }
 
 #[cfg(test)]

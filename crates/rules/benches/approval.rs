@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clawpen_rules::approval::file::{AgentKey, ApprovalsFile};
 use clawpen_rules::approval::{Decision, Findings, InlineRule, decide};
 use clawpen_rules::command::{
-    self, ContentHash, FileFacts, FileIdentity, ProgramFiles, Request, SafeBins, Trust,
+    self, ContentHash, FileFacts, FileIdentity, ProgramFiles, Request, SafeBins, Trust, Writer,
 };
 use clawpen_rules::config::Config;
 use clawpen_rules::elevated::level::Elevation;
@@ -23,7 +23,7 @@ impl ProgramFiles for Machine {
             identity: FileIdentity { device: 1, inode: 1 },
             is_regular: true,
             is_executable: true,
-            agent_may_write: false,
+            writer: Writer::Nobody,
         })
     }
 

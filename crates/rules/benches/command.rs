@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clawpen_rules::command::{
     Analysis, ContentHash, Entry, FileFacts, FileIdentity, Pattern, ProgramFiles, Request,
-    SafeBins, Trust, analyse, decide, detect_obfuscation,
+    SafeBins, Trust, Writer, analyse, decide, detect_obfuscation,
 };
 use divan::{Bencher, black_box};
 
@@ -22,7 +22,7 @@ impl ProgramFiles for Everything {
             identity: FileIdentity { device: 1, inode: 1 },
             is_regular: true,
             is_executable: true,
-            agent_may_write: false,
+            writer: Writer::Nobody,
         })
     }
 

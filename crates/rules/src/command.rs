@@ -33,8 +33,11 @@ pub use inline::{InlineCode, detect_inline_code};
 pub use lexer::{ChainOperator, NotAnalysable, Syntax};
 pub use obfuscation::{Obfuscation, detect_obfuscation};
 pub use pattern::Pattern;
+pub(crate) use plan::agents_files;
 pub use plan::{Joint, PinnedDirectory, Plan, PlanHash, Step, Unplannable};
-pub use program::{ContentHash, FileFacts, FileIdentity, Found, PinnedFile, Program, ProgramFiles};
+pub use program::{
+    ContentHash, FileFacts, FileIdentity, Found, PinnedFile, Program, ProgramFiles, Writer,
+};
 pub use remember::{Binding, Remembered};
 pub use safe_bins::{DEFAULT_DIRECTORIES, DEFAULT_NAMES, Profile, SafeBins};
 pub use verdict::{Admission, Entry, Miss, SegmentVerdict, SkillProgram, Trust, Verdict, decide};

@@ -93,7 +93,7 @@ fn start(words: &[CString], given: &Given) -> Result<Result<Child, SpawnError>, 
     });
     let mut plan = Plan::new(image, argv.to_vec(), environment.collect())
         .session(Session::New)
-        // If we are killed, so is the program; what it started is then out of our hands.
+        // If we are killed, so is the program; what it started is then the door's, if that lives.
         .death_signal(Signal::KILL);
     for (number, stream) in (0..).zip(&given.streams) {
         plan = plan.descriptor(number, stream.as_fd());

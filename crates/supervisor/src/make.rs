@@ -29,7 +29,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use clawpen_os::beneath::{self, Open};
-use clawpen_os::mounts::{Extent, Mount, MountFlags};
+use clawpen_os::mounts::{self, Extent, Mount, MountFlags, Propagation};
 use clawpen_os::namespaces::{self, IdRange, Namespaces};
 use clawpen_os::process::{self, Child, Forked, Pid, Signal};
 use clawpen_os::processors::{Apart, Processor};
@@ -179,13 +179,18 @@ fn hand_over(child: &Child, to: BorrowedFd<'_>, report: &Report) -> Result<(), F
                 .step_with(|| format!("enter control group `{}`", entry.directory.display()))?;
         }
     }
+    // An ordinary user has no power over mounts out here: the clone opens them itself. Before the go: then process
+    // 1 changes its ids, and is closed to whoever lacks the power to look into others.
+    let user_namespace = if plan.ids.writer == IdWriter::Direct {
+        let opened = namespaces::open(child.pid(), Namespaces::USER);
+        Some(opened.step("open the pen's user namespace")?)
+    } else {
+        None
+    };
     // First to the engine: somebody must be able to end process 1, whatever becomes of us.
     report.made(child)?;
     sockets::send(to, b"G", &[]).step("tell the pen's first process to go on")?;
-    // An ordinary user has no power over mounts out here: the clone opens them itself.
-    if plan.ids.writer == IdWriter::Direct {
-        let user_namespace = namespaces::open(child.pid(), Namespaces::USER)
-            .step("open the pen's user namespace")?;
+    if let Some(user_namespace) = user_namespace {
         let mut batch = Vec::new();
         host_trees(&plan, Some(user_namespace.as_fd()), &mut |tree| {
             batch.push(tree);
@@ -398,8 +403,13 @@ fn host_tree(host: BorrowedFd<'_>, source: &Path, extent: Extent) -> Result<Moun
     if kind == beneath::Kind::Symlink {
         return Err(Failure::new(format!("`{}` is a link", source.display())));
     }
-    Mount::clone_of(opened.as_fd(), Path::new(""), extent)
-        .step_with(|| format!("clone the mount of `{}`", source.display()))
+    let tree = Mount::clone_of(opened.as_fd(), Path::new(""), extent)
+        .step_with(|| format!("clone the mount of `{}`", source.display()))?;
+    // A copy of a shared mount is a peer of it, also in another namespace: what is mounted on one side appears
+    // on the other.
+    mounts::set_propagation_at(tree.as_fd(), Path::new(""), Propagation::Private, Extent::Tree)
+        .step_with(|| format!("make the mount of `{}` private", source.display()))?;
+    Ok(tree)
 }
 
 pub(crate) fn bind_flags(flags: pen::MountFlags) -> MountFlags {

@@ -128,6 +128,7 @@ fn ask() -> Ask<'static> {
         session: Some("agent:bot:main"),
         agent: Box::leak(Box::new(AgentId::main())),
         plan: None,
+        variables: &[],
         reasons: vec!["it is not on the list".to_owned()],
         security: Security::Allowlist,
         ask: exec_host::Ask::Always,

@@ -182,6 +182,16 @@ fn b23_nothing_that_an_agent_starts_answers_for_a_person() {
         let done = loose.call("exec", json!({ "command": command }));
         assert_eq!(done["isError"], false, "{done}");
     }
+    // One that ends the process that keeps it, to answer when nobody looks any more.
+    let command = format!(
+        "setsid sh -c 'sleep 1; {binary} approvals resolve {id} allow-once' >/dev/null 2>&1 & echo $!; kill -9 $PPID; sleep 9"
+    );
+    let lost = loose.call("exec", json!({ "command": command }));
+    let said = lost["content"][0]["text"].as_str().unwrap();
+    assert!(said.contains("this command is lost"), "{lost}");
+    let left = lost["structuredContent"]["aggregated"].as_str().unwrap().trim();
+    assert!(!left.is_empty() && !lives(left), "{lost}");
+    assert!(ground.0.run(&["audit", "--json"]).stdout.contains("something of it may still run"));
     let heard = ground.0.run(&["audit", "--json"]).stdout;
     assert!(heard.matches("is not heard").count() >= 3, "{heard}");
     assert_eq!(waiting(&ground), 1, "an agent answered");
@@ -447,8 +457,12 @@ fn the_first_answer_wins_and_the_question_at_the_client_is_taken_back() {
 fn in_the_sandbox_a_client_asks_its_person_by_itself() {
     let ground = ground("{", "{defaults: {askInSandbox: true, approvals: {timeoutSec: 50}}}");
     let mut talk = Talk::asking(&ground, &[]);
-    let call = talk.begin("exec", json!({ "command": "touch canary; exit 5" }));
+    let env = json!({ "TZ": "zone-of-the-call" });
+    let call = talk.begin("exec", json!({ "command": "touch canary; exit 5", "env": env }));
     let question = talk.question();
+    let prompt = question["params"]["message"].as_str().unwrap();
+    assert!(prompt.contains("\nvariables: TZ=zone-of-the-call"), "{prompt}");
+    assert_eq!(pending(&ground)["request"]["envKeys"], json!(["TZ"]));
     assert!(!canary(&ground).exists());
     let yes = json!({ "action": "accept", "content": { "decision": "allow-once" } });
     talk.reply(&question, yes);

@@ -97,6 +97,8 @@ fn a_page_is_fetched_as_text_and_marked_as_foreign() {
         assert!(!first.contains(&format!("\n{never}:")), "{first}");
     }
     let audit = ground.0.run(&["audit", "--json"]).stdout;
+    let before = audit.find("asks `site.example`").unwrap();
+    assert!(before < audit.find("fetched: `site.example`").unwrap(), "{audit}");
     assert!(
         audit.contains("site.example") && !audit.contains("hidden") && !audit.contains("/page"),
         "{audit}"
@@ -231,6 +233,8 @@ fn https_is_by_name_and_by_the_authorities_of_this_machine() {
     for bad in ["https://wrong.example/page", "https://93.184.216.34/page"] {
         let refused = fetch(&mut pipes, bad);
         assert!(text(&refused).contains("not who it says it is, or TLS failed"), "{refused}");
+        // The certificate's own names are a stranger's words.
+        assert!(!refused.to_string().contains("secure.example"), "{refused}");
     }
     drop(pipes);
     // Whom this machine does not believe is not believed.

@@ -5,4 +5,5 @@
 mod ids;
 mod leftovers;
 mod procfs;
+mod propagation;
 mod rootfs;

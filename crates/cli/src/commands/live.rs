@@ -1,19 +1,17 @@
 //! `clawpen sandbox explain --live`: starts the session's sandbox and shows what was asked beside
 //! what is found in it.
 
+use clawpen_engine::backend::Plan;
 use clawpen_engine::backend::docker::{ImageState, Sight};
-use clawpen_engine::backend::{Plan, Sandbox};
-use clawpen_engine::call::{Open, OpenError, Prepared};
+use clawpen_engine::call::{Open, OpenError, Prepared, fact_json, look_again};
 use clawpen_engine::registry::Identity;
 use clawpen_engine::yard::Yard;
 use clawpen_rules::facts::{Holds, Line, Need, floor};
-use clawpen_wire::pen::Lifetime;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::CommandError;
 use super::exec::{about, prepare};
 use crate::args::{ExplainArgs, TargetArgs};
-use crate::config_report::chain;
 use crate::exit::Outcome;
 use crate::output::{Output, safe};
 
@@ -25,7 +23,7 @@ pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<Outcome, Comman
     let opened = prepare(&target, output)?;
     let prepared = &opened.prepared;
     let done = opened.run(&about(&target, "explain"), output, |open, _| {
-        let lines = look(open, prepared, &opened.yard)?;
+        let lines = look_again(open, prepared, &opened.yard)?;
         let image = image(open, prepared, &opened.yard);
         Ok::<_, OpenError>((lines, image, open.sandbox().first_process()))
     })?;
@@ -39,7 +37,7 @@ pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<Outcome, Comman
             "image": image.map(ImageState::as_str),
             "floor": floor(backend).holds,
             "notPromised": floor(backend).not,
-            "facts": lines.iter().map(line_json).collect::<Vec<_>>(),
+            "facts": lines.iter().map(fact_json).collect::<Vec<_>>(),
         }))?;
     } else {
         let mut shown = vec![output.bold(&format!(
@@ -53,24 +51,6 @@ pub(crate) fn run(args: &ExplainArgs, output: &Output) -> Result<Outcome, Comman
         output.lines(&shown)?;
     }
     Ok(Outcome::Done)
-}
-
-/// What is in force now, in a sandbox that was just made or has been there for a week.
-fn look(open: &mut Open<'_>, prepared: &Prepared, yard: &Yard) -> Result<Vec<Line>, OpenError> {
-    let identity = open.identity().cloned();
-    let refused = |error: &dyn std::error::Error| OpenError::Refused(vec![chain(error)]);
-    match (open.sandbox(), &prepared.plan, identity) {
-        (Sandbox::Native(pen), Plan::Native(plan), _) => {
-            let request = plan.request(prepared.place(), Lifetime::Persistent);
-            pen.look_again(&request).map_err(|error| refused(&error))
-        }
-        (Sandbox::Docker(pen), Plan::Docker(spec), Some(Identity::Docker(identity))) => {
-            let engine = yard.engines.docker(&yard.state_dir).map_err(|error| refused(&error))?;
-            let looked = pen.look_again(&engine, spec, &identity.container_id);
-            looked.map_err(|error| refused(&error))
-        }
-        (sandbox, _, _) => Ok(sandbox.facts().to_vec()),
-    }
 }
 
 /// How the container stands to what its image's name leads to now; `None` if it is none, or nobody could
@@ -97,18 +77,6 @@ const fn advice(image: ImageState) -> Option<&'static str> {
             Some("Its image was deleted since: it runs on, but could not be made again.")
         }
     }
-}
-
-fn line_json(line: &Line) -> Value {
-    json!({
-        "kind": line.fact.kind().as_str(),
-        "fact": line.fact.to_string(),
-        "asked": line.asked,
-        "outside": line.outside,
-        "inside": line.inside,
-        "holds": line.holds == Holds::Yes,
-        "floor": line.need == Need::Floor,
-    })
 }
 
 fn table(lines: &[Line], output: &Output) -> Vec<String> {

@@ -192,6 +192,18 @@ impl Reason {
         Self(short(&hidden))
     }
 
+    /// A reason made of pieces, in which only what quotes the caller is looked through for `private` texts, and there
+    /// only between backticks: whoever chooses the words of a command must not choose which of ours disappear.
+    pub fn of<'a>(pieces: &[Piece<'_>], private: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut private: Vec<&str> = private.into_iter().filter(|text| !text.is_empty()).collect();
+        private.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        let pieces = pieces.iter().map(|piece| match piece {
+            Piece::Ours(text) => (*text).to_owned(),
+            Piece::Quoting(text) => hide_quoted(text, &private),
+        });
+        Self(short(&pieces.collect::<String>()))
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -200,6 +212,36 @@ impl Reason {
     pub(super) const fn stored(text: String) -> Self {
         Self(text)
     }
+}
+
+/// A piece of a [`Reason`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// Who, which word, which plan: it stays as it is.
+    Ours(&'a str),
+    /// A sentence that may quote the caller, between backticks.
+    Quoting(&'a str),
+}
+
+/// Hides between backticks. If a private text has backticks itself, nobody can tell where a quotation ends, so all
+/// between the first and the last of them counts as one.
+fn hide_quoted(text: &str, private: &[&str]) -> String {
+    let hidden = |text: &str| private.iter().fold(text.to_owned(), |text, word| hide(&text, word));
+    let is_clear = !private.iter().any(|word| word.contains('`'));
+    let mut parts: Vec<String> = Vec::new();
+    if is_clear {
+        let pieces = text.split('`').enumerate();
+        parts.extend(pieces.map(|(index, piece)| match index % 2 {
+            0 => piece.to_owned(),
+            _ => hidden(piece),
+        }));
+    } else if let Some((before, rest)) = text.split_once('`') {
+        let (within, after) = rest.rsplit_once('`').unwrap_or((rest, ""));
+        parts.extend([before.to_owned(), hidden(within), after.to_owned()]);
+    } else {
+        parts.push(text.to_owned());
+    }
+    parts.join("`")
 }
 
 /// A word of one or two letters hides only where it stands alone: `a` is part of every sentence.

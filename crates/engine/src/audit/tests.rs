@@ -108,6 +108,21 @@ fn a_record_has_no_place_for_secrets_and_a_reason_hides_what_it_is_told_to() {
 }
 
 #[test]
+fn whoever_chooses_the_words_of_a_command_does_not_choose_which_of_ours_disappear() {
+    let private = ["ran: allow-once by", "user 0", "is not on the list", "plan", "a", "x`y"];
+    let ours = "ran: allow-once by user 0 (plan 0123)";
+    let check = |quoting: &str, private: &[&str], expected: &str| {
+        let pieces = [Piece::Ours(ours), Piece::Quoting(quoting)];
+        let reason = Reason::of(&pieces, private.iter().copied());
+        assert_eq!(reason.as_str(), format!("{ours}{expected}"));
+    };
+    check("; `a plan` is not on the list", &private[..5], "; `… …` is not on the list");
+    // Nobody can tell where a quotation ends that has backticks itself.
+    check("; `x`y` and `plan` is not on the list", &private, "; `…` and `…` is not on the list");
+    check("; no quotation of user 0", &private, "; no quotation of user 0");
+}
+
+#[test]
 fn filters_narrow_and_the_limit_keeps_the_newest() {
     let world = World::with_records(9);
     let all = Filter::default();

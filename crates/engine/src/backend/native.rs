@@ -375,8 +375,15 @@ fn prove(
     let plan::Plan { spec, leaf } = blueprint.furnish(directory.as_ref())?;
     faults::reached("native.planned");
     let made = match &directory {
-        Some(directory) => start::make(maker, directory, &spec)?,
-        None => start::make_nameless(maker, &spec)?,
+        Some(directory) => start::make(maker, directory, &spec),
+        None => start::make_nameless(maker, &spec),
+    };
+    let made = match made {
+        Ok(made) => made,
+        Err(failure) => {
+            abandon(leaf, directory);
+            return Err(failure);
+        }
     };
     // Until it is proven, whatever fails ends it.
     let running = Running {
@@ -400,6 +407,15 @@ fn prove(
     let facts = rules_facts::decide(&asked, &observed).map_err(StartFailure::Facts)?;
     faults::reached("native.proven");
     Ok(Proven { running, channel, directory, asked, facts, user })
+}
+
+/// Takes the control group of a pen away that was not made. Where that does not work yet, the directory stays: its
+/// note is what a janitor finds the group by.
+fn abandon(leaf: Option<Leaf>, directory: Option<RunDirectory>) {
+    let is_gone = leaf.is_none_or(|leaf| leaf.remove(TEARDOWN).is_ok());
+    if let Some(directory) = directory.filter(|_| !is_gone) {
+        directory.leave();
+    }
 }
 
 /// Gives a proven pen to its owner.

@@ -7,14 +7,16 @@ use clawpen_rules::approval::always::Kept;
 use clawpen_rules::approval::answer::Looks;
 use clawpen_rules::approval::file::NewEntry;
 use clawpen_rules::approval::run_form::Frozen;
+use clawpen_rules::command::PlanHash;
 use clawpen_rules::exec_host::{self, Security};
 use clawpen_rules::ids::AgentId;
 use clawpen_rules::timestamp::Moment;
 use rusqlite::named_params;
+use sha2::{Digest as _, Sha256};
 
 use super::row::{self, Approval, Id, State};
 use super::{Broker, BrokerError, settle, shape};
-use crate::audit::{self, Door, Verdict};
+use crate::audit::{self, Door, Piece, Verdict};
 use crate::database::{DatabaseError, Sql};
 use crate::process_identity;
 use crate::registry::Holder;
@@ -43,6 +45,8 @@ pub struct Ask<'a> {
     pub agent: &'a AgentId,
     /// What would run. `None` where somebody else runs it and only wants to know.
     pub plan: Option<&'a Frozen>,
+    /// Variables that the call sets. A plan has them already.
+    pub variables: &'a [(String, String)],
     /// Why a person must agree.
     pub reasons: Vec<String>,
     pub security: Security,
@@ -55,6 +59,27 @@ pub struct Ask<'a> {
     pub entries: &'a [NewEntry],
     pub asker: Asker<'a>,
     pub timeout: Duration,
+}
+
+/// What an answer is bound to.
+#[derive(Debug, Clone, Copy)]
+pub enum Bound<'a> {
+    /// A frozen plan.
+    Plan(PlanHash),
+    /// A call whose words somebody else reads: text, directory and variables.
+    Call { command: &'a str, cwd: &'a str, variables: &'a [(String, String)] },
+}
+
+/// One name for a call without a plan, values of variables included.
+pub(super) fn call_hash(command: &str, cwd: &str, variables: &[(String, String)]) -> String {
+    let pairs = variables.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
+    let mut hash = Sha256::new();
+    for text in [command, cwd].into_iter().chain(pairs) {
+        // Lengths, so that no two calls read the same.
+        hash.update(text.len().to_le_bytes());
+        hash.update(text);
+    }
+    audit::Hash(hash.finalize().into()).to_string()
 }
 
 /// Whoever asks.
@@ -82,6 +107,7 @@ impl Broker<'_> {
             refuse_too_many(sql, ask.session)?;
             insert(sql, &approval)?;
             let reason = approval.reasons.join("; ");
+            let reason = [Piece::Quoting(&reason)];
             let call = approval.record(approval.door, Verdict::Asked, &reason);
             audit::append_call(sql, &call, approval.asked.wall)?;
             Ok::<_, BrokerError>(())
@@ -104,6 +130,10 @@ fn approval(
     too_long("working directory", ask.cwd, MAX_COMMAND)?;
     let text = plan.as_ref().map(serde_json::to_string).transpose().map_err(json_error)?;
     too_long("plan", text.as_deref().unwrap_or_default(), MAX_PLAN)?;
+    let names: usize = ask.variables.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if names > MAX_COMMAND {
+        return Err(BrokerError::TooLong { what: "environment", bytes: names, most: MAX_COMMAND });
+    }
     let agent_process = agent_process(&ask.asker)?;
     let short = |reason: &String| reason.chars().take(MAX_REASON).collect();
     Ok(Approval {
@@ -121,6 +151,8 @@ fn approval(
         looks: ask.looks,
         coverage: ask.coverage,
         reasons: ask.reasons.iter().map(short).collect(),
+        call: plan.is_none().then(|| call_hash(ask.command, ask.cwd, ask.variables)),
+        variables: ask.variables.iter().map(|(name, _)| name.clone()).collect(),
         plan,
         entries: ask.entries.iter().filter_map(Kept::of).collect(),
         asked,
@@ -172,12 +204,12 @@ fn insert(sql: Sql<'_>, approval: &Approval) -> Result<(), BrokerError> {
     sql.run(
         "INSERT INTO approvals (
             id, state, session, agent, door, client, command, cwd, security, ask, fallback, looks,
-            coverage, reasons, plan, entries, remember, timeout_ms, asked, asked_boot, asked_uptime,
+            coverage, reasons, plan, variables, call, entries, remember, timeout_ms, asked, asked_boot, asked_uptime,
             pid, start_time, boot_id, pid_namespace, agent_pid, agent_start_time
         ) VALUES (
             :id, :state, :session, :agent, :door, :client, :command, :cwd, :security, :ask,
-            :fallback, :looks, :coverage, :reasons, :plan, :entries, 'none', :timeout, :asked,
-            :boot, :uptime, :pid, :start_time, :boot_id, :pid_namespace, :agent_pid, :agent_start
+            :fallback, :looks, :coverage, :reasons, :plan, :variables, :call, :entries, 'none', :timeout,
+            :asked, :boot, :uptime, :pid, :start_time, :boot_id, :pid_namespace, :agent_pid, :agent_start
         )",
         named_params! {
             ":id": approval.id.as_str(),
@@ -195,6 +227,8 @@ fn insert(sql: Sql<'_>, approval: &Approval) -> Result<(), BrokerError> {
             ":coverage": row::coverage_word(approval.coverage),
             ":reasons": json(serde_json::to_string(&approval.reasons))?,
             ":plan": plan,
+            ":variables": json(serde_json::to_string(&approval.variables))?,
+            ":call": approval.call,
             ":entries": json(row::entries_text(&approval.entries))?,
             ":timeout": u64::try_from(approval.timeout.as_millis()).unwrap_or(u64::MAX),
             ":asked": approval.asked.wall.as_millis(),

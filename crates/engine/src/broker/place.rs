@@ -3,9 +3,11 @@
 //!
 //! A command that an agent was allowed to run on the host, and a tool that its program starts by
 //! itself, could call `clawpen approvals resolve`, for its own session or for another's. Both are descendants of a
-//! process that we know: whoever asks, the keeper of a program on the host (which a program cannot slip from by
-//! letting go of its parents), or the client of an MCP door. A client's own tool that lets go of its parents is not
-//! seen here; whoever runs as the owner of the state directory can write to it anyway, and SECURITY.md says so.
+//! process that we know: whoever asks, the keeper of a program on the host, a door (which takes over what a program
+//! leaves that killed its keeper), or the client of an MCP door. Letting go of its parents does not help a program on
+//! the host: it comes to its keeper, or without that to the door. What it has others start for it (`systemd-run`, `at`,
+//! a container daemon), and a client's own tool that lets go of its parents, are not seen here: whoever runs as the owner
+//! of the state directory can write to it anyway, and SECURITY.md says so.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -50,7 +52,8 @@ impl Broker<'_> {
         let (mut askers, namespaces) = self.database.read(|sql| {
             let mut askers = BTreeSet::new();
             let mut namespaces = BTreeSet::new();
-            let all = [row::pending(sql)?, row::unused(sql)?, row::running(sql)?];
+            // What a lost run left may be below whoever ran it.
+            let all = [row::pending(sql)?, row::unused(sql)?, row::running(sql)?, row::lost(sql)?];
             for approval in all.iter().flatten() {
                 askers.insert((approval.holder.pid, approval.holder.start_time));
                 askers.extend(approval.agent_process);
@@ -62,31 +65,40 @@ impl Broker<'_> {
         if own != MACHINE && namespaces.iter().any(|asker| *asker != own) {
             return Ok(Place::Sandbox);
         }
-        askers.extend(clients());
+        askers.extend(doors());
         Ok(below(pid, from, &askers))
     }
 }
 
-/// The processes that MCP doors were started by. Over HTTP there is none: whoever opens such a door is no agent.
-fn clients() -> Vec<(u32, u64)> {
+/// The doors, below which there is no person, and the processes that MCP doors were started by. Over HTTP there is none
+/// of those: whoever opens such a door is no agent.
+fn doors() -> Vec<(u32, u64)> {
     let Ok(listed) = fs::read_dir("/proc") else { return Vec::new() };
     let own = program_of(std::process::id());
     let pids = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    let parents = pids.filter_map(|pid| {
-        let words = words_of(pid)?;
+    let mut found = Vec::new();
+    for pid in pids {
+        let Some(words) = words_of(pid) else { continue };
         let has = |wanted: &str| words.iter().skip(1).any(|word| word == wanted);
-        let name = words.first()?.rsplit('/').next()?;
-        let is_ours = name == "clawpen" || (own.is_some() && own == program_of(pid));
-        let is_door = is_ours && has("mcp") && !has("install");
+        let name = words.first().and_then(|word| word.rsplit('/').next());
+        let is_ours = name == Some("clawpen") || (own.is_some() && own == program_of(pid));
+        let is_mcp = is_ours && has("mcp") && !has("install");
         let is_http = words.iter().any(|word| word == "--http" || word.starts_with("--http="));
-        let parent = process_identity::listed(pid).ok()??.parent;
-        // Everybody is below the first process.
-        if !is_door || is_http || parent <= 1 {
-            return None;
+        if !(is_mcp || is_ours && has("gateway")) {
+            continue;
         }
-        Some((parent, process_identity::listed(parent).ok()??.start_time))
-    });
-    parents.collect()
+        let Ok(Some(door)) = process_identity::listed(pid) else { continue };
+        found.push((pid, door.start_time));
+        // Everybody is below the first process.
+        if is_mcp
+            && !is_http
+            && door.parent > 1
+            && let Ok(Some(client)) = process_identity::listed(door.parent)
+        {
+            found.push((door.parent, client.start_time));
+        }
+    }
+    found
 }
 
 /// The file that a process runs.

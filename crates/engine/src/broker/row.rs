@@ -59,7 +59,7 @@ pub enum State {
     Ended,
     /// It was allowed and then not run: something had changed.
     Refused,
-    /// Whoever ran it died; how far it got is not known.
+    /// Whoever ran it died, or its keeper was killed; how far it got is not known.
     Lost,
 }
 
@@ -117,6 +117,10 @@ pub struct Approval {
     pub coverage: Coverage,
     pub reasons: Vec<String>,
     pub plan: Option<wire::Plan>,
+    /// Variables that a call without a plan sets, by name.
+    pub variables: Vec<String>,
+    /// What the answer is bound to where there is no plan.
+    pub(super) call: Option<String>,
     /// What "allow always" would remember.
     pub entries: Vec<Kept>,
     pub asked: Moment,
@@ -221,6 +225,11 @@ pub(super) fn running(sql: Sql<'_>) -> Result<Vec<Approval>, DatabaseError> {
     sql.all("SELECT * FROM approvals WHERE state = 'running' ORDER BY asked LIMIT 1000", [], read)
 }
 
+/// Those of which something may still run, the newest.
+pub(super) fn lost(sql: Sql<'_>) -> Result<Vec<Approval>, DatabaseError> {
+    sql.all("SELECT * FROM approvals WHERE state = 'lost' ORDER BY asked DESC LIMIT 1000", [], read)
+}
+
 pub(super) fn by_id(sql: Sql<'_>, id: &Id) -> Result<Approval, BrokerError> {
     let found = sql.first("SELECT * FROM approvals WHERE id = ?1", [id.as_str()], read)?;
     found.ok_or_else(|| BrokerError::NotFound { id: id.to_string() })
@@ -271,6 +280,8 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Approval> {
         coverage: word(row, "coverage", parse_coverage)?,
         reasons: json(&row.get::<_, String>("reasons")?)?,
         plan: plan.as_deref().map(json).transpose()?,
+        variables: json(&row.get::<_, String>("variables")?)?,
+        call: row.get("call")?,
         entries: entries.ok_or_else(|| nonsense("an entry without a hash"))?,
         asked: moment(row, "asked")?.ok_or_else(|| nonsense("no time of asking"))?,
         timeout: Duration::from_millis(row.get("timeout_ms")?),

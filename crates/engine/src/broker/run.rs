@@ -7,10 +7,10 @@ use clawpen_rules::approval::answer::{Denied, Settled};
 use clawpen_rules::approval::run_form::Frozen;
 use clawpen_rules::command::{PlanHash, ProgramFiles};
 
-use super::asking::{self, Ask};
+use super::asking::{self, Ask, Bound};
 use super::row::{self, Approval, Id, Outcome, State};
 use super::{Broker, BrokerError, settle};
-use crate::audit::{self, Ending, Verdict};
+use crate::audit::{self, Ending, Piece, Verdict};
 use crate::faults;
 use crate::host_exec::{self, End, Finished, Limits, Observer, RunError};
 use crate::registry::{Holder, Liveness};
@@ -71,7 +71,7 @@ impl Broker<'_> {
     /// Runs the plan of an approval that was allowed. Every file and the directory are compared with
     /// the plan right before; a difference refuses, and the approval is used up all the same.
     pub fn run(&self, id: &Id, frozen: &Frozen, means: Means<'_>) -> Result<Ran, BrokerError> {
-        if let Err(why) = self.claim(id, Some(frozen.plan.hash()))? {
+        if let Err(why) = self.claim(id, Bound::Plan(frozen.plan.hash()))? {
             return Ok(Ran::Refused(why));
         }
         let start = Instant::now();
@@ -81,20 +81,19 @@ impl Broker<'_> {
         let now = self.clock.now();
         self.database.write(|sql| {
             let approval = row::by_id(sql, id)?;
-            let (state, verdict, reason, ending) = match &ran {
-                Ok(finished) => (
-                    State::Ended,
-                    ran_verdict(&approval),
-                    ran_reason(&approval, finished),
-                    Some(ending(finished)),
-                ),
-                Err(error @ RunError::Stale(_)) => {
-                    (State::Refused, Verdict::Refused, chain(error), None)
+            let ours = ran.as_ref().map(|finished| ran_reason(&approval, finished));
+            let quoting = ran.as_ref().err().map(chain).unwrap_or_default();
+            let ours = ours.unwrap_or_else(|_not_run| format!("not run ({}): ", whose(&approval)));
+            let (state, verdict, ending) = match &ran {
+                Ok(finished) => {
+                    (ran_state(finished), ran_verdict(&approval), Some(ending(finished)))
                 }
-                Err(error) => (State::Refused, Verdict::Failed, chain(error), None),
+                Err(RunError::Stale(_)) => (State::Refused, Verdict::Refused, None),
+                Err(_) => (State::Refused, Verdict::Failed, None),
             };
             settle::set_state(sql, &approval, state, ending)?;
-            let mut call = approval.record(approval.door, verdict, &reason);
+            let pieces = [Piece::Ours(&ours), Piece::Quoting(&quoting)];
+            let mut call = approval.record(approval.door, verdict, &pieces);
             call.ending = ending;
             call.duration = start.elapsed();
             if let Ok(finished) = &ran {
@@ -109,25 +108,22 @@ impl Broker<'_> {
         })
     }
 
-    /// Uses an approval up: from here on nobody else can. `plan` is what is about to run, where it is
-    /// known; an approval without a plan is used up by whoever runs it in its own way.
-    pub fn claim(
-        &self,
-        id: &Id,
-        plan: Option<PlanHash>,
-    ) -> Result<Result<(), NotRun>, BrokerError> {
+    /// Uses an approval up: from here on nobody else can. `bound` is what is about to run, and must be what was shown;
+    /// an approval without a plan is used up by whoever runs it in its own way.
+    pub fn claim(&self, id: &Id, bound: Bound<'_>) -> Result<Result<(), NotRun>, BrokerError> {
         let now = self.clock.now();
         let this =
             Holder::this().map_err(|cause| BrokerError::Io { what: "name this process", cause })?;
         let claimed = self.database.write(|sql| {
             settle::sweep(sql, &now)?;
             let approval = row::by_id(sql, id)?;
-            if let Err(why) = check(&approval, plan, &this) {
+            if let Err(why) = check(&approval, bound, &this) {
                 return Ok::<_, BrokerError>(Err(why));
             }
             settle::set_state(sql, &approval, State::Running, None)?;
             // What is not recorded does not start.
-            let reason = format!("starts: {}{}", whose(&approval), plan_name(plan));
+            let reason = format!("starts: {}{}", whose(&approval), plan_name(bound));
+            let reason = [Piece::Ours(&reason)];
             let call = approval.record(approval.door, ran_verdict(&approval), &reason);
             audit::append_call(sql, &call, now.wall)?;
             Ok(Ok(()))
@@ -146,7 +142,8 @@ impl Broker<'_> {
                 return Ok(());
             }
             settle::set_state(sql, &approval, State::Ended, ending)?;
-            let mut call = approval.record(approval.door, ran_verdict(&approval), "it ran");
+            let reason = [Piece::Ours("it ran")];
+            let mut call = approval.record(approval.door, ran_verdict(&approval), &reason);
             call.ending = ending;
             audit::append_call(sql, &call, now.wall)?;
             Ok(())
@@ -222,7 +219,7 @@ impl Broker<'_> {
                 ),
             )?;
             let reason = "its door was started again and goes on waiting";
-            let call = left.record(left.door, Verdict::Asked, reason);
+            let call = left.record(left.door, Verdict::Asked, &[Piece::Ours(reason)]);
             audit::append_call(sql, &call, now.wall)?;
             Ok(Some(left.id.clone()))
         })
@@ -230,7 +227,7 @@ impl Broker<'_> {
 }
 
 /// Says whether an approval may be used by this process for this plan.
-fn check(approval: &Approval, plan: Option<PlanHash>, this: &Holder) -> Result<(), NotRun> {
+fn check(approval: &Approval, bound: Bound<'_>, this: &Holder) -> Result<(), NotRun> {
     match approval.outcome() {
         None => return Err(NotRun::Pending),
         Some(Outcome::Withdrawn) => return Err(NotRun::Withdrawn),
@@ -245,11 +242,14 @@ fn check(approval: &Approval, plan: Option<PlanHash>, this: &Holder) -> Result<(
     if approval.holder != *this {
         return Err(NotRun::NotTheAsker);
     }
-    match (plan, &approval.plan) {
-        (Some(hash), Some(_)) if is_plan(approval, hash) => Ok(()),
-        (None, None) => Ok(()),
-        (Some(_) | None, _) => Err(NotRun::OtherPlan),
-    }
+    let is_shown = match bound {
+        Bound::Plan(hash) => is_plan(approval, hash),
+        Bound::Call { command, cwd, variables } => {
+            let hash = asking::call_hash(command, cwd, variables);
+            approval.plan.is_none() && approval.call.as_deref() == Some(hash.as_str())
+        }
+    };
+    if is_shown { Ok(()) } else { Err(NotRun::OtherPlan) }
 }
 
 fn is_plan(approval: &Approval, hash: PlanHash) -> bool {
@@ -268,16 +268,31 @@ fn whose(approval: &Approval) -> String {
     }
 }
 
-fn plan_name(plan: Option<PlanHash>) -> String {
-    let hash = plan.map(|hash| hash.to_string()).unwrap_or_default();
+fn plan_name(bound: Bound<'_>) -> String {
+    let hash = match bound {
+        Bound::Plan(hash) => hash.to_string(),
+        Bound::Call { .. } => String::new(),
+    };
     hash.get(..12).map(|start| format!(" (plan {start})")).unwrap_or_default()
 }
 
 fn ran_reason(approval: &Approval, finished: &Finished) -> String {
     let whose = whose(approval);
-    match finished.changed.len() {
-        0 => format!("ran: {whose}"),
-        count => format!("ran: {whose}; {count} of its files changed meanwhile"),
+    let changed = match finished.changed.len() {
+        0 => String::new(),
+        count => format!("; {count} of its files changed meanwhile"),
+    };
+    let lost = match finished.end {
+        End::Lost(left) => format!("; {left}"),
+        End::Status(_) | End::TimedOut | End::Stopped => String::new(),
+    };
+    format!("ran: {whose}{lost}{changed}")
+}
+
+const fn ran_state(finished: &Finished) -> State {
+    match finished.end {
+        End::Lost(_) => State::Lost,
+        End::Status(_) | End::TimedOut | End::Stopped => State::Ended,
     }
 }
 
@@ -285,6 +300,7 @@ fn ran_reason(approval: &Approval, finished: &Finished) -> String {
 pub(crate) fn ending(finished: &Finished) -> Ending {
     match finished.end {
         End::TimedOut => Ending::TimedOut,
+        End::Lost(_) => Ending::Lost,
         End::Stopped => Ending::Signal(Signal::KILL.get()),
         End::Status(ExitStatus::Code(code)) => Ending::Exit(code.into()),
         End::Status(ExitStatus::Signal(signal)) => Ending::Signal(signal.get()),

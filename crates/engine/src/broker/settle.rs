@@ -10,7 +10,7 @@ use clawpen_rules::timestamp::Moment;
 use rusqlite::named_params;
 
 use super::row::{self, Approval, Outcome, State};
-use crate::audit::{self, Ending, Verdict};
+use crate::audit::{self, Ending, Piece, Verdict};
 use crate::database::{DatabaseError, Sql};
 use crate::registry::Liveness;
 
@@ -86,7 +86,7 @@ fn expire(sql: Sql<'_>, mut approval: Approval, now: &Moment) -> Result<(), Data
         "nobody answered within {seconds} s and askFallback is {}: {what}",
         approval.fallback
     );
-    let call = approval.record(approval.door, verdict, &reason);
+    let call = approval.record(approval.door, verdict, &[Piece::Ours(&reason)]);
     audit::append_call(sql, &call, now.wall).map(drop)
 }
 
@@ -98,15 +98,16 @@ pub(super) fn withdraw(
     now: &Moment,
 ) -> Result<(), DatabaseError> {
     set_state(sql, approval, State::Withdrawn, None)?;
-    let call = approval.record(approval.door, Verdict::Failed, why);
+    let call = approval.record(approval.door, Verdict::Failed, &[Piece::Ours(why)]);
     audit::append_call(sql, &call, now.wall).map(drop)
 }
 
 /// It was started by a process that is gone, and may have done anything.
 fn lose(sql: Sql<'_>, approval: &Approval, now: &Moment) -> Result<(), DatabaseError> {
     set_state(sql, approval, State::Lost, Some(Ending::Lost))?;
-    let reason = "whoever ran it died; how far it got is not known, and it is not run again";
-    let mut call = approval.record(approval.door, Verdict::Approved, reason);
+    let reason = "whoever ran it died; how far it got is not known, something of it may still run, and it is not run \
+                  again";
+    let mut call = approval.record(approval.door, Verdict::Approved, &[Piece::Ours(reason)]);
     call.ending = Some(Ending::Lost);
     audit::append_call(sql, &call, now.wall).map(drop)
 }

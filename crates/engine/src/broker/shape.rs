@@ -52,7 +52,7 @@ fn file(file: &PinnedFile) -> wire::File {
 impl Approval {
     pub fn shape(&self) -> wire::Approval {
         let Self { id, state, session, agent, door, client, command, cwd, .. } = self;
-        let Self { security, ask, fallback, reasons, plan, entries, .. } = self;
+        let Self { security, ask, fallback, reasons, plan, variables, entries, .. } = self;
         let Self { asked, timeout, word, resolver, ending, holder, .. } = self;
         let created = asked.wall.as_millis();
         let timeout = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
@@ -66,7 +66,9 @@ impl Approval {
             request: wire::Request {
                 command: escape(command),
                 command_argv: first.filter(|_| is_one).map(|step| step.argv.clone()),
-                env_keys: plan.as_ref().map(|plan| plan.environment.clone()).unwrap_or_default(),
+                env_keys: plan
+                    .as_ref()
+                    .map_or_else(|| variables.clone(), |plan| plan.environment.clone()),
                 cwd: cwd.clone(),
                 host: match self.place() {
                     RunPlace::Host => "gateway",

@@ -13,8 +13,8 @@ use clawpen_rules::exec_host::Security;
 use super::place::From as Start;
 use super::*;
 use crate::audit::{Ending, Filter};
-use crate::host_exec::{End, RunError};
-use world::{TestClock, World, person};
+use crate::host_exec::{End, Left, RunError};
+use world::{SECRET, TestClock, World, person};
 
 #[track_caller]
 fn counts(resolved: &Resolved) {
@@ -40,7 +40,8 @@ fn the_first_answer_counts_and_a_second_changes_nothing() {
     );
     let refused = Outcome::Settled(Settled::Refuse(Denied::ByPerson));
     assert_eq!(broker.wait(&id).unwrap(), refused);
-    assert!(matches!(broker.claim(&id, None).unwrap(), Err(NotRun::Denied(Denied::ByPerson))));
+    let bound = world.bound("true");
+    assert!(matches!(broker.claim(&id, bound).unwrap(), Err(NotRun::Denied(Denied::ByPerson))));
 }
 
 #[test]
@@ -322,7 +323,7 @@ fn the_chain_tells_who_asked_who_answered_and_what_ran_but_not_the_words() {
     let broker = world.broker();
     let text = "echo s3cr3t-w0rd";
     let frozen = world.frozen(text);
-    let reasons = vec!["no entry matches `/usr/bin/echo` with s3cr3t-w0rd".to_owned()];
+    let reasons = vec!["no entry matches `/usr/bin/echo` with `s3cr3t-w0rd`".to_owned()];
     let question = Ask { plan: Some(&frozen), reasons, ..world.ask(text) };
     let id = broker.request(&question).unwrap();
     counts(&broker.resolve(id.as_str(), Word::AllowOnce, &person()).unwrap());
@@ -345,7 +346,7 @@ fn the_chain_tells_who_asked_who_answered_and_what_ran_but_not_the_words() {
     assert_eq!(
         found,
         [
-            ("asked", "no entry matches `…` with …"),
+            ("asked", "no entry matches `…` with `…`"),
             ("approved", "allow-once by user 0 at the command line"),
             // Before anything has started.
             ("approved", starts.as_str()),
@@ -357,6 +358,84 @@ fn the_chain_tells_who_asked_who_answered_and_what_ran_but_not_the_words() {
     assert_eq!((calls[2].ending, calls[3].ending), (None, Some(Ending::Exit(0))));
     assert!(calls.iter().take(4).all(|call| call.call == id.as_str()));
     assert!(world.database.audit().verify(None).unwrap().is_whole());
+}
+
+/// The reasons of all records.
+fn reasons(world: &World) -> Vec<String> {
+    let records = world.database.audit().list(&Filter::default()).unwrap();
+    let calls = records.iter().filter_map(|record| match &record.event {
+        crate::audit::Event::Call(call) => Some(call.reason.as_str().to_owned()),
+        _ => None,
+    });
+    calls.collect()
+}
+
+#[test]
+fn a_command_cannot_take_its_approver_out_of_the_record() {
+    let world = World::new();
+    let broker = world.broker();
+    let text = "echo 'user 0 at the command line' starts: ran: allow-once by at the command line";
+    let frozen = world.frozen(text);
+    let id = broker.request(&Ask { plan: Some(&frozen), ..world.ask(text) }).unwrap();
+    counts(&broker.resolve(id.as_str(), Word::AllowOnce, &person()).unwrap());
+    assert!(matches!(world.run(&id, &frozen), Ran::Finished(_)));
+    let plan = &frozen.plan.hash().to_string()[..12];
+    let expected = [
+        "it is asked about".to_owned(),
+        "allow-once by user 0 at the command line".to_owned(),
+        format!("starts: allow-once by user 0 at the command line (plan {plan})"),
+        "ran: allow-once by user 0 at the command line".to_owned(),
+    ];
+    assert_eq!(reasons(&world), expected);
+}
+
+#[test]
+fn an_answer_about_a_call_without_a_plan_is_for_its_variables_too() {
+    let world = World::new();
+    let broker = world.broker();
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let shown = [pair("TZ", SECRET)];
+    let id = broker.request(&Ask { variables: &shown, ..world.ask("date") }).unwrap();
+    counts(&broker.resolve(id.as_str(), Word::AllowOnce, &person()).unwrap());
+    let kept = broker.get(id.as_str()).unwrap().shape();
+    assert_eq!(kept.request.env_keys, ["TZ"]);
+    assert!(!serde_json::to_string(&kept).unwrap().contains(SECRET));
+    let cwd = world.base.to_str().unwrap();
+    for other in [
+        vec![],
+        vec![pair("TZ", "other")],
+        vec![pair("TZ", SECRET), pair("A", "1")],
+        vec![pair("T", &format!("Z{SECRET}"))],
+    ] {
+        let bound = Bound::Call { command: "date", cwd, variables: &other };
+        assert!(matches!(broker.claim(&id, bound).unwrap(), Err(NotRun::OtherPlan)), "{other:?}");
+    }
+    let bound = Bound::Call { command: "date", cwd, variables: &shown };
+    assert!(broker.claim(&id, bound).unwrap().is_ok());
+}
+
+#[test]
+fn a_run_that_killed_its_keeper_is_lost_and_nothing_of_it_answers() {
+    let world = World::new();
+    let broker = world.broker();
+    world.script("tool", "setsid sleep 1000 &\nkill -9 $PPID\nsleep 1000");
+    let frozen = world.frozen("./tool");
+    let id = broker.request(&Ask { plan: Some(&frozen), ..world.ask("./tool") }).unwrap();
+    counts(&broker.resolve(id.as_str(), Word::AllowOnce, &person()).unwrap());
+    let Ran::Finished(finished) = world.run(&id, &frozen) else { panic!() };
+    assert_eq!(finished.end, End::Lost(Left::Nothing));
+    let kept = broker.get(id.as_str()).unwrap();
+    assert_eq!((kept.state, kept.ending), (State::Lost, Some(Ending::Lost)));
+    let said = reasons(&world).pop().unwrap();
+    assert!(said.starts_with("ran: allow-once by user 0 at the command line; "), "{said}");
+    assert!(said.contains("something of it may still run"), "{said}");
+    // What might be left is below whoever ran it, and so is anything that it starts.
+    let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+    let pid = std::process::id();
+    let place = broker.place(Start::Itself(child.id())).unwrap();
+    assert_eq!(place, Place::UnderAsker { pid });
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

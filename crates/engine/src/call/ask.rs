@@ -28,7 +28,7 @@ use super::failure::{NotApproved, ToolCallError};
 use super::{policy, prepare};
 use crate::approvals_file::ApprovalsStore;
 use crate::audit::Ending;
-use crate::broker::{Ask, Asker, Broker, Id, NotRun, Outcome as Came};
+use crate::broker::{Ask, Asker, Bound, Broker, Id, NotRun, Outcome as Came};
 use crate::exec_question::{self, CommandAnswer, CommandQuestion, HostAnswer, Outcome};
 use crate::host_call::{self, Attendant, Waiting};
 use crate::host_exec::Observer;
@@ -196,6 +196,7 @@ pub(super) fn in_sandbox(
         session: turn.session(),
         agent: turn.agent(),
         plan: None,
+        variables: &call.env,
         reasons: reasons.clone(),
         security: Security::Full,
         ask: exec_host::Ask::Always,
@@ -207,7 +208,9 @@ pub(super) fn in_sandbox(
         asker: turn.asker(),
         timeout,
     })?;
-    let prompt = cut(prompt_text(turn, "in the sandbox", (&call.command, cwd), &reasons));
+    let mut text = prompt_text(turn, "in the sandbox", (&call.command, cwd), &reasons);
+    push_variables(&mut text, &call.env);
+    let prompt = cut(text);
     let place = RunPlace::Sandbox;
     let mut attending = Attending::new(turn, (call, question), request, (prompt, place));
     let came = host_call::wait(&broker, &id, &mut attending)?;
@@ -217,6 +220,11 @@ pub(super) fn in_sandbox(
         Some(Came::Withdrawn) => return not_run(NotRun::Withdrawn),
         Some(Came::Settled(Settled::Refuse(denied))) => return not_run(NotRun::Denied(denied)),
         Some(Came::Settled(_)) => {}
+    }
+    // Whoever left while the answer came does not want it any more.
+    if attending.request.stop.is_pulled() {
+        broker.withdraw(&id)?;
+        return Err(ToolCallError::Cancelled);
     }
     let changed = match attending.ask_again().map(|again| again.outcome) {
         Ok(Outcome::Sandbox { .. }) => None,
@@ -230,7 +238,8 @@ pub(super) fn in_sandbox(
             "the policy changed while a person was asked: {reason}"
         )));
     }
-    match broker.claim(&id, None)? {
+    let bound = Bound::Call { command: &call.command, cwd, variables: &call.env };
+    match broker.claim(&id, bound)? {
         Ok(()) => Ok(id),
         Err(why) => not_run(why),
     }
@@ -287,7 +296,7 @@ pub(super) struct Prompt {
 /// What a person sees of a command on the host: everything that would run.
 pub(super) fn prompt_on_host(
     turn: &Turn<'_>,
-    command: &str,
+    call: &ExecCall,
     (answer, host): (&CommandAnswer, &HostAnswer),
 ) -> Prompt {
     let reasons: Vec<String> = match &host.decision {
@@ -295,7 +304,8 @@ pub(super) fn prompt_on_host(
         Decision::Run(_) | Decision::Refuse(_) => Vec::new(),
     };
     let place = "on this machine, outside the sandbox";
-    let mut text = prompt_text(turn, place, (command, &answer.cwd), &reasons);
+    let mut text = prompt_text(turn, place, (&call.command, &answer.cwd), &reasons);
+    push_variables(&mut text, &call.env);
     if let Ok(frozen) = &host.frozen {
         for step in frozen.plan.steps() {
             let words: Vec<String> = step.argv.iter().map(|word| format!("{word:?}")).collect();
@@ -307,9 +317,17 @@ pub(super) fn prompt_on_host(
             }
         }
         let names: Vec<&str> = frozen.plan.environment().keys().map(String::as_str).collect();
-        let _ = write!(text, "\nvariables: {}", escape(&names.join(" ")));
+        let _ = write!(text, "\nall variables by name: {}", escape(&names.join(" ")));
     }
     cut(text)
+}
+
+/// What a call sets beside its words can change what they do as much as other words.
+fn push_variables(text: &mut String, variables: &[(String, String)]) {
+    for (name, value) in variables {
+        let variable = escape(&format!("{name}={value}"));
+        let _ = write!(text, "\nvariables: {variable}");
+    }
 }
 
 fn prompt_text(
@@ -335,4 +353,20 @@ fn cut(text: String) -> Prompt {
     let start: String = text.chars().take(LONGEST_PROMPT).collect();
     let text = format!("{start}\n… there is more, which only `clawpen approvals watch` shows");
     Prompt { text, is_whole: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_sees_every_variable_and_what_does_not_fit_is_not_agreed_to() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let mut text = "runs".to_owned();
+        push_variables(&mut text, &[pair("A", "1"), pair("B", "x\nvariables: C=2")]);
+        assert_eq!(text, "runs\nvariables: A=1\nvariables: B=x\\u{A}variables: C=2");
+        assert!(cut(text.clone()).is_whole);
+        push_variables(&mut text, &[pair("D", &"x".repeat(LONGEST_PROMPT))]);
+        assert!(!cut(text).is_whole);
+    }
 }

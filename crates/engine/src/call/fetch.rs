@@ -6,6 +6,7 @@ use clawpen_rules::timestamp::Timestamp;
 use clawpen_rules::tools::BuiltTool;
 use clawpen_rules::tools::arguments::{FetchCall, parse_fetch};
 use clawpen_rules::web::limits::{self, Limits};
+use clawpen_rules::web::target;
 use serde_json::{Value, json};
 use tokio::net::unix::pipe::Receiver;
 
@@ -34,6 +35,12 @@ pub(super) fn run(turn: &Turn<'_>, request: &ToolRequest<'_>) -> Result<Answer, 
     if let Some(page) = turn.pages.get(&key, limits.kept) {
         note(turn, &page, (begun, "from what was fetched before"))?;
         return Ok(answer(&call, &page, Origin::Kept));
+    }
+    // What is not recorded is not asked for.
+    if let Ok(target) = target::decide(&call.url) {
+        let reason = format!("asks `{}`", target.host_text());
+        let elapsed = super::desk::since(begun, Tally::default());
+        record::beside(turn.yard, turn.prepared, &turn.about(NAME), (&reason, elapsed))?;
     }
     match fetch(&call, &limits, request.stop) {
         Ok(page) => {
@@ -75,7 +82,7 @@ async fn pulled(stop: &Stop) {
     let _readable = line.readable().await;
 }
 
-/// One record: the host, never the rest of the address.
+/// A record at the end: the host, never the rest of the address.
 fn note(
     turn: &Turn<'_>,
     page: &Fetched,

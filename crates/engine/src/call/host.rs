@@ -7,7 +7,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clawpen_os::process::ExitStatus;
+use clawpen_os::process::{ExitStatus, Signal};
+use clawpen_rules::approval::Decision;
 use clawpen_rules::approval::resolver::RunPlace;
 use clawpen_rules::tools::arguments::{ExecCall, Startup, Terminal};
 use clawpen_rules::tools::exec::{self as rules, Background, Ended, Times};
@@ -53,7 +54,7 @@ pub(super) fn run(
     let times = Times::resolve(turn.config(), turn.agent());
     let timeout = rules::decide_timing(call, &times, Background::Closed).timeout;
     let warnings = warnings(call, host);
-    let prompt = ask::prompt_on_host(turn, &call.command, (&answer, host));
+    let prompt = ask::prompt_on_host(turn, call, (&answer, host));
     let cwd = answer.cwd.clone();
     let host_call = HostCall {
         question,
@@ -107,6 +108,14 @@ fn in_directory(
     if cwd.is_dir() {
         return Ok(answer);
     }
+    // Nothing is made for a command that does not run.
+    match &answer.outcome {
+        Outcome::Host(host) if !matches!(host.decision, Decision::Refuse(_)) => {}
+        Outcome::Host(_)
+        | Outcome::ToolClosed { .. }
+        | Outcome::Sandbox { .. }
+        | Outcome::Refused { .. } => return Ok(answer),
+    }
     if let Some(asked) = &call.workdir {
         return Err(ToolCallError::Denied(format!(
             "there is no directory `{}` on the host (`workdir` is `{}`, and this session's commands run there); leave \
@@ -153,6 +162,10 @@ impl Ran {
             End::TimedOut => Ended::TimedOut(self.timeout),
             End::Status(ExitStatus::Code(code)) => Ended::Code(code.into()),
             End::Status(ExitStatus::Signal(signal)) => Ended::Signal(signal.get()),
+            End::Lost(left) => {
+                self.warnings.push(format!("Warning: this command is lost: {left}"));
+                Ended::Signal(Signal::KILL.get())
+            }
         };
         self.warnings.extend(finished.changed.iter().map(|path| {
             let path = clawpen_rules::command::escape(path);

@@ -20,7 +20,7 @@ impl Desk {
         self.with_yard(&store, |yard| {
             let about = About { door: self.door(), tool: "facts", keeping: Keeping::Scope };
             let done = super::run(yard, &prepared, &about, |open, _| {
-                let lines = look(open, &prepared, yard)?;
+                let lines = look_again(open, &prepared, yard)?;
                 Ok::<_, OpenError>((lines, open.sandbox().first_process()))
             })?;
             let backend = done.backend;
@@ -31,13 +31,18 @@ impl Desk {
                 "firstProcess": first_process,
                 "floor": floor(backend).holds,
                 "notPromised": floor(backend).not,
-                "facts": lines.iter().map(shown).collect::<Vec<_>>(),
+                "facts": lines.iter().map(fact_json).collect::<Vec<_>>(),
             }))
         })
     }
 }
 
-fn look(open: &mut Open<'_>, prepared: &Prepared, yard: &Yard) -> Result<Vec<Line>, OpenError> {
+/// What is in force now, in a sandbox that was just made or has been there for a week.
+pub fn look_again(
+    open: &mut Open<'_>,
+    prepared: &Prepared,
+    yard: &Yard,
+) -> Result<Vec<Line>, OpenError> {
     let identity = open.identity().cloned();
     let refused =
         |error: &dyn std::error::Error| OpenError::Refused(vec![error_text::chain(error)]);
@@ -55,7 +60,8 @@ fn look(open: &mut Open<'_>, prepared: &Prepared, yard: &Yard) -> Result<Vec<Lin
     }
 }
 
-fn shown(line: &Line) -> Value {
+/// A fact as every door shows it.
+pub fn fact_json(line: &Line) -> Value {
     json!({
         "kind": line.fact.kind().as_str(),
         "fact": line.fact.to_string(),

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use super::failure::DatabaseFailure;
 
 /// One text per version. A step that was released never changes.
-pub(super) const STEPS: &[&str] = &[V1, V2];
+pub(super) const STEPS: &[&str] = &[V1, V2, V3];
 
 /// How long to wait before trying again what another process is just doing.
 const LOG_STEP: Duration = Duration::from_millis(2);
@@ -149,6 +149,12 @@ const V2: &str = "
         agent_start_time INTEGER
     ) STRICT;
     CREATE INDEX approvals_by_state ON approvals (state, asked);
+";
+
+/// The variables of a call that has no plan, by name, and what the answer is bound to.
+const V3: &str = "
+    ALTER TABLE approvals ADD COLUMN variables TEXT NOT NULL DEFAULT '[]';
+    ALTER TABLE approvals ADD COLUMN call TEXT;
 ";
 
 /// The steps a file has seen; fails if it is no file of ours.

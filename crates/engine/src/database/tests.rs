@@ -13,10 +13,18 @@ use super::*;
 use crate::audit::{Call, Door, Event, Filter, Reason, Verdict};
 use crate::registry::{DockerIdentity, Identity, Kind, NewRow, RegistryError, State, Survivor};
 
-const NEWER: &[&str] =
-    &[schema::STEPS[0], schema::STEPS[1], "CREATE TABLE later (what TEXT) STRICT"];
-const BROKEN: &[&str] =
-    &[schema::STEPS[0], schema::STEPS[1], "CREATE TABLE half (x TEXT); CREATE TABLE audit (x)"];
+const NEWER: &[&str] = &[
+    schema::STEPS[0],
+    schema::STEPS[1],
+    schema::STEPS[2],
+    "CREATE TABLE later (what TEXT) STRICT",
+];
+const BROKEN: &[&str] = &[
+    schema::STEPS[0],
+    schema::STEPS[1],
+    schema::STEPS[2],
+    "CREATE TABLE half (x TEXT); CREATE TABLE audit (x)",
+];
 const FIRST: &[&str] = &[schema::STEPS[0]];
 
 #[test]
@@ -70,7 +78,7 @@ fn a_newer_database_is_an_error_and_not_one_byte_of_it_changes() {
         let before = contents(&state);
         assert_eq!(
             told(Database::open(state.path())),
-            "a newer clawpen wrote it (schema 3, this one knows 2); it is left as it is, use that \
+            "a newer clawpen wrote it (schema 4, this one knows 3); it is left as it is, use that \
              version"
         );
         assert!(told(examine(state.path())).starts_with("a newer clawpen wrote it"));
@@ -90,7 +98,7 @@ fn a_process_of_the_old_version_stops_writing_when_a_newer_one_has_migrated() {
     assert!(matches!(
         old.registry().begin(&new_row("a"), &now()),
         Err(RegistryError::Database(DatabaseError {
-            cause: DatabaseFailure::Newer { found: 3, known: 2 },
+            cause: DatabaseFailure::Newer { found: 4, known: 3 },
             ..
         }))
     ));
@@ -113,11 +121,11 @@ fn a_migration_is_made_once_and_leaves_a_copy_of_the_old_file() {
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.to_string_lossy().contains("backup"))
         .collect();
-    assert_eq!(copies, [files::suffixed(&file(&state), ".v2-backup")]);
+    assert_eq!(copies, [files::suffixed(&file(&state), ".v3-backup")]);
     assert_eq!(fs::metadata(&copies[0]).unwrap().mode() & 0o777, 0o600);
     let copy = Connection::open(&copies[0]).unwrap();
     let number = |sql: &str| copy.query_row(sql, [], |row| row.get::<_, u32>(0)).unwrap();
-    assert_eq!(number("PRAGMA user_version"), 2);
+    assert_eq!(number("PRAGMA user_version"), 3);
     assert_eq!(number("SELECT count(*) FROM sandboxes"), 1);
     assert_eq!(newer(&state).registry().list().unwrap().len(), 1);
 }
@@ -131,7 +139,7 @@ fn a_file_of_the_first_version_keeps_its_rows_and_gets_approvals() {
     let new = Database::open(state.path()).unwrap();
     assert_eq!(new.registry().list().unwrap().len(), 1);
     let count = |sql: &str| new.connection.query_row(sql, [], |row| row.get::<_, u32>(0)).unwrap();
-    assert_eq!(count("PRAGMA user_version"), 2);
+    assert_eq!(count("PRAGMA user_version"), 3);
     assert_eq!(count("SELECT count(*) FROM approvals"), 0);
     assert!(files::suffixed(&file(&state), ".v1-backup").exists());
 }

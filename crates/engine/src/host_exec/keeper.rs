@@ -2,7 +2,8 @@
 //!
 //! It is the parent of all that the program starts and ends what is left of it, however it detached: when the program
 //! has ended, when our end of the socket closes, and so also when this process is killed. A keeper that does not
-//! answer is killed with its tree, as far as that can be seen.
+//! answer is killed with its tree. One that ends in another way than its own was ended by somebody, most likely by the
+//! program, which runs as the same user: the run is then lost, and [`super::orphans`] ends what it left.
 
 use std::ffi::CString;
 use std::io;
@@ -15,6 +16,7 @@ use clawpen_os::sockets;
 use clawpen_os::spawn::{Image, Plan, Session, SpawnError, Step};
 use clawpen_os::tree::descendants_of;
 
+use super::orphans;
 use super::pinned::SCRIPT_DESCRIPTOR;
 use crate::supervisor_image;
 
@@ -42,6 +44,7 @@ pub(super) struct Keeper {
     process: Child,
     /// `None` once we have let go of it.
     door: Option<OwnedFd>,
+    is_over: bool,
 }
 
 /// Starts a program under a keeper of its own.
@@ -72,7 +75,8 @@ pub(super) fn start(wanted: &Wanted<'_>) -> Result<Keeper, SpawnError> {
     }
     let process = plan.spawn()?;
     drop(theirs);
-    let keeper = Keeper { process, door: Some(door) };
+    let keeper = Keeper { process, door: Some(door), is_over: false };
+    orphans::know(keeper.process.pid());
     keeper.began()?;
     Ok(keeper)
 }
@@ -80,11 +84,13 @@ pub(super) fn start(wanted: &Wanted<'_>) -> Result<Keeper, SpawnError> {
 impl Keeper {
     /// Waits until the program runs. It takes about a millisecond, and whoever starts a program waits as long.
     fn began(&self) -> Result<(), SpawnError> {
-        let died = || io::Error::other("its keeper ended before it could start");
+        let died = || io::Error::other("its keeper makes no sense");
         let at_clone = |cause| SpawnError { step: Step::Clone, cause };
         let mut buffer = [0; MESSAGE];
         match self.receive(&mut buffer).map_err(at_clone)? {
-            [b'r'] => Ok(()),
+            // The second: ended before it could say anything. The program may be quicker than its keeper's word: then the run is
+            // lost, which is seen when the keeper's remains are.
+            [b'r'] | [] => Ok(()),
             [b'f', rest @ ..] => {
                 let number =
                     |at: usize| -> Option<[u8; 4]> { rest.get(at..at + 4)?.try_into().ok() };
@@ -114,14 +120,13 @@ impl Keeper {
         self.door.as_ref().map_or_else(|| self.process.pidfd(), |door| door.as_fd())
     }
 
-    /// How the program ended, once [`Keeper::said`] is readable.
+    /// How the program ended, once [`Keeper::said`] is readable. `None`: the keeper ended without a word.
     pub(super) fn hear(&self) -> io::Result<Option<ExitStatus>> {
         let mut buffer = [0; MESSAGE];
         Ok(match self.receive(&mut buffer)? {
             [b'c', code] => Some(ExitStatus::Code(*code)),
             [b's', number] => Signal::new((*number).into()).map(ExitStatus::Signal),
-            // Somebody ended the keeper, and the program with it.
-            _ => Some(ExitStatus::Signal(Signal::KILL)),
+            _ => None,
         })
     }
 }
@@ -130,15 +135,43 @@ impl Keeper {
 #[derive(Default)]
 pub(super) struct Keepers(pub(super) Vec<Keeper>);
 
-impl Drop for Keepers {
-    fn drop(&mut self) {
+/// How keepers ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// In their own way: nothing is left.
+    All,
+    /// One was ended by somebody. What it kept may be left.
+    NotAll,
+}
+
+impl Keepers {
+    /// Ends what is left, and waits for it.
+    pub(super) fn finish(mut self) -> Kept {
+        self.end()
+    }
+
+    fn end(&mut self) -> Kept {
         // All of them hear it before any is waited for.
         for keeper in &mut self.0 {
             keeper.door = None;
         }
         let end = Instant::now() + LAST_MOMENTS;
-        for keeper in &self.0 {
-            end_one(&keeper.process, end);
+        let mut kept = Kept::All;
+        for mut keeper in self.0.drain(..) {
+            keeper.is_over = true;
+            if end_one(&keeper.process, end) == Kept::NotAll {
+                kept = Kept::NotAll;
+            }
+        }
+        kept
+    }
+}
+
+impl Drop for Keepers {
+    fn drop(&mut self) {
+        if self.end() == Kept::NotAll {
+            // Whoever leaves early reports an error of his own.
+            let _left = orphans::end();
         }
     }
 }
@@ -146,12 +179,16 @@ impl Drop for Keepers {
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.door = None;
-        end_one(&self.process, Instant::now() + LAST_MOMENTS);
+        let end = Instant::now() + LAST_MOMENTS;
+        if !self.is_over && end_one(&self.process, end) == Kept::NotAll {
+            let _left = orphans::end();
+        }
+        orphans::forget(self.process.pid());
     }
 }
 
 /// Waits for a keeper whose socket is closed; kills what can be seen of it if it does not end.
-fn end_one(keeper: &Child, end: Instant) {
+fn end_one(keeper: &Child, end: Instant) -> Kept {
     loop {
         let rest = end.saturating_duration_since(Instant::now());
         match keeper.try_wait() {
@@ -159,8 +196,14 @@ fn end_one(keeper: &Child, end: Instant) {
                 let _ended = events::poll(&[(keeper.pidfd(), Interest::Read)], Some(rest));
             }
             Ok(None) => break,
-            // Reaped, now or before.
-            Ok(Some(_)) | Err(_) => return,
+            Ok(Some(ended)) => {
+                return match ended.status {
+                    ExitStatus::Code(0) => Kept::All,
+                    ExitStatus::Code(_) | ExitStatus::Signal(_) => Kept::NotAll,
+                };
+            }
+            // Nobody else reaps it.
+            Err(_) => return Kept::NotAll,
         }
     }
     let mut left: Vec<OwnedFd> = Vec::new();
@@ -181,6 +224,7 @@ fn end_one(keeper: &Child, end: Instant) {
         let rest = end.saturating_duration_since(Instant::now());
         let _ended = events::poll(&[(process.as_fd(), Interest::Read)], Some(rest));
     }
+    Kept::NotAll
 }
 
 /// The steps of a start, by their numbers.

@@ -4,7 +4,6 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::thread::JoinHandle;
 
 use clawpen_os::events;
 
@@ -44,18 +43,10 @@ impl Captured {
     }
 }
 
-/// Writes what a program is to read.
-pub(super) struct Feeder(JoinHandle<()>);
-
-impl Feeder {
-    pub(super) fn start(stream: OwnedFd, text: Vec<u8>) -> Self {
-        Self(std::thread::spawn(move || {
-            // A program that ends before it has read everything has read enough.
-            let _closed = File::from(stream).write_all(&text);
-        }))
-    }
-
-    pub(super) fn join(self) {
-        let _ended = self.0.join();
-    }
+/// Writes what a program is to read. Nobody waits for it: what holds the other end and does not read, holds only this
+/// thread. A program that ends before it has read everything has read enough.
+pub(super) fn feed(stream: OwnedFd, text: Vec<u8>) {
+    std::thread::spawn(move || {
+        let _closed = File::from(stream).write_all(&text);
+    });
 }

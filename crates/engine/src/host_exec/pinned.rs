@@ -1,12 +1,14 @@
 //! Looks whether the files and the directory of a plan are still what they were.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Seek as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use clawpen_rules::command::{FileIdentity, PinnedFile, Plan, ProgramFiles, Step};
+use clawpen_os::memfd;
+use clawpen_rules::command::{FileFacts, FileIdentity, PinnedFile, Plan, ProgramFiles, Step};
 
-use crate::program_files::{O_NOFOLLOW, O_NONBLOCK, digest};
+use crate::program_files::{MAX_BYTES, O_NOFOLLOW, O_NONBLOCK, digest};
 
 const O_DIRECTORY: i32 = 0o200_000;
 /// Under this number a script that an agent could rewrite reaches its interpreter.
@@ -47,12 +49,14 @@ impl Opened {
         for other in &step.others {
             open(other)?;
         }
+        let facts = files.find(&step.file.path);
+        let is_agents = facts.as_ref().is_none_or(FileFacts::is_agents);
         let file = open(&step.file)?;
+        let file = if is_agents { copy(&step.file, &file)? } else { file };
         if !is_script(&file) {
             return Ok(Self { program: Program::Binary(file) });
         }
-        let facts = files.find(&step.file.path);
-        let is_safe = facts.is_some_and(|facts| !facts.agent_may_write);
+        let is_safe = facts.is_some_and(|facts| !facts.agent_may_write());
         let program = if is_safe {
             Program::Script { path: step.file.real_path.clone(), file: None }
         } else {
@@ -80,6 +84,21 @@ pub(super) fn open(pinned: &PinnedFile) -> Result<File, Stale> {
         return Err(Stale::Content { path: path() });
     }
     Ok(file)
+}
+
+/// A copy that nobody can write, if it is what was pinned: the agent writes into its own file while a shell still
+/// reads it.
+fn copy(pinned: &PinnedFile, file: &File) -> Result<File, Stale> {
+    let stale = || Stale::Content { path: pinned.path.clone() };
+    let mut content = Vec::new();
+    let mut from = file;
+    from.rewind()
+        .and_then(|()| from.take(MAX_BYTES + 1).read_to_end(&mut content))
+        .map_err(|_unreadable| stale())?;
+    let copy = memfd::sealed("clawpen-program", &content, memfd::Use::Execute);
+    let mut copy = File::from(copy.map_err(|_no_room| stale())?);
+    copy.rewind().map_err(|_unreadable| stale())?;
+    if digest(&copy) == Some(pinned.hash) { Ok(copy) } else { Err(stale()) }
 }
 
 /// Opens the working directory of a plan if it is still the one it was.

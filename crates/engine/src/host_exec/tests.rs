@@ -114,6 +114,23 @@ fn the_environment_is_the_plans_and_no_descriptor_of_ours_leaks() {
     assert_eq!(String::from_utf8_lossy(&finished.output), "0\n1\n2\n3\n");
 }
 
+/// A shell reads its script as it goes, so whoever writes into the same file meanwhile would write what runs next.
+#[test]
+fn b21_a_script_of_an_agent_is_what_it_was_until_it_ends() {
+    let place = Place::new();
+    let head = "#!/bin/bash\nprintf 'touch canary  \\n' | dd of=build.sh bs=1 seek=SEEK conv=notrunc 2>/dev/null\n";
+    let head = head.replace("SEEK", &format!("{:04}", head.len()));
+    place.script("build.sh", &format!("{head}echo as it was\n"));
+    let plan = place.plan("./build.sh");
+    let finished = place.run(&plan).unwrap();
+    assert_eq!(String::from_utf8_lossy(&finished.output), "as it was\n");
+    assert!(!Path::new(&place.at("canary")).exists(), "what was written meanwhile ran");
+    // The attack works without us.
+    place.script("build.sh", &format!("{head}echo as it was\n"));
+    assert!(Command::new("./build.sh").current_dir(place.path()).status().unwrap().success());
+    assert!(Path::new(&place.at("canary")).exists(), "the attack does not work");
+}
+
 #[test]
 fn b21_a_program_that_was_swapped_is_not_started() {
     let place = Place::new();
@@ -303,6 +320,69 @@ fn whoever_leaves_takes_all_that_was_started_along_however_it_detached() {
     let finished = run(&place.plan("./tool"), &place.programs(), limits, &mut leaves).unwrap();
     assert_eq!(finished.end, End::Stopped);
     assert!(is_gone(String::from_utf8_lossy(&leaves.seen).trim()));
+}
+
+#[test]
+fn a_program_that_kills_its_keeper_is_lost_and_so_is_all_that_it_left() {
+    let place = Place::new();
+    for (name, attack) in [
+        ("child", "setsid sleep 1000 &\necho $!\nkill -9 $PPID\nsleep 1000\n"),
+        // Its parents are gone before the keeper is.
+        ("daemon", "sh -c 'setsid sleep 1000 & echo $!'\nkill -9 $PPID\nsleep 1000\n"),
+        ("term", "setsid sleep 1000 &\necho $!\nkill -TERM $PPID\nsleep 1000\n"),
+        // One that goes on forking away.
+        (
+            "fork",
+            "setsid sh -c 'for i in 1 2 3 4 5 6 7 8 9; do for k in 1 2 3 4 5 6 7 8 9; do sleep 1 & done; done; wait' &\necho $!\nkill -9 $PPID\n",
+        ),
+    ] {
+        place.script(name, &format!("#!/bin/sh\n{attack}"));
+        let finished = place.run(&place.plan(&format!("./{name}; touch canary"))).unwrap();
+        assert_eq!(finished.end, End::Lost(Left::Nothing), "{name}");
+        assert!(is_gone(String::from_utf8_lossy(&finished.output).trim()), "{name}");
+        // What comes next in the chain does not start.
+        assert_eq!(finished.started, 1, "{name}");
+        assert!(!Path::new(&place.at("canary")).exists(), "{name}");
+    }
+    // Others at work in this process are not touched, nor what it started in its own session.
+    let mut own = Command::new("sleep").arg("1000").spawn().unwrap();
+    place.script("slow", "#!/bin/sh\necho on\nread line < wait\n");
+    let made = Command::new("mkfifo").arg(place.at("wait")).status().unwrap();
+    assert!(made.success());
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| place.run(&place.plan("./slow")).unwrap());
+        let finished = place.run(&place.plan("./child")).unwrap();
+        assert_eq!(finished.end, End::Lost(Left::Nothing));
+        fs::write(place.at("wait"), "go\n").unwrap();
+        assert_eq!(slow.join().unwrap().end, End::Status(DONE));
+    });
+    assert_eq!(own.try_wait().unwrap(), None);
+    own.kill().unwrap();
+    own.wait().unwrap();
+}
+
+#[test]
+fn what_nobody_reads_keeps_nobody_waiting() {
+    let place = Place::new();
+    // Holds its input and does not read it, when its command is over.
+    place.script("tool", "#!/bin/sh\nsetsid sleep 1000 <&0 &\nkill -9 $PPID\n");
+    let text = format!("./tool <<'E'\n{}\nE", "x".repeat(300_000));
+    let finished = place.run(&place.plan(&text)).unwrap();
+    assert_eq!(finished.end, End::Lost(Left::Nothing));
+    let (end, full) = events::pipe().unwrap();
+    output::feed(full, vec![0; 1 << 20]);
+    drop(end);
+}
+
+#[test]
+fn whoever_has_left_already_has_nothing_started() {
+    let place = Place::new();
+    let mut leaves = Leaves { line: events::pipe().unwrap(), seen: Vec::new() };
+    events::write(leaves.line.1.as_fd(), b"x").unwrap();
+    let plan = place.plan("touch canary");
+    let finished = run(&plan, &place.programs(), LIMITS, &mut leaves).unwrap();
+    assert_eq!((finished.end, finished.started), (End::Stopped, 0));
+    assert!(!Path::new(&place.at("canary")).exists());
 }
 
 #[test]

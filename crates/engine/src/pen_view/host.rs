@@ -4,13 +4,12 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clawpen_rules::facts::{Below, kernel};
 use clawpen_rules::native::PenUser;
 use clawpen_wire::pen::{BindOwner, IdRange, Submounts};
 
-use super::mount_list;
+use crate::kernel_text;
 
 /// A pen cannot be built from what is there.
 #[derive(Debug, thiserror::Error)]
@@ -57,19 +56,25 @@ pub(super) enum Found {
 pub struct Host {
     /// Where it begins: `/`, or a directory that stands for it in a test.
     root: PathBuf,
-    mounts: Arc<[PathBuf]>,
+    mounts: Vec<PathBuf>,
+    /// What the kernel says about each.
+    lines: Vec<String>,
 }
 
 impl Host {
     /// Reads the list of mounts.
     pub fn look_around() -> Result<Self, ViewError> {
-        Ok(Self { root: "/".into(), mounts: mount_list::read()? })
+        let text = kernel_text::read("/proc/self/mountinfo").map_err(ViewError::Mounts)?;
+        let found = kernel::mounts(&text).map_err(ViewError::MountText)?;
+        let mounts = found.into_iter().map(|mount| mount.target.into()).collect();
+        let lines = text.lines().map(str::to_owned).collect();
+        Ok(Self { root: "/".into(), mounts, lines })
     }
 
     #[cfg(test)]
     pub(super) fn below(root: &Path, mounts: &[&str]) -> Self {
         let mounts = mounts.iter().map(|mount| root.join(mount)).collect();
-        Self { root: root.to_owned(), mounts }
+        Self { root: root.to_owned(), mounts, lines: Vec::new() }
     }
 
     fn at(&self, path: &Path) -> PathBuf {
@@ -137,6 +142,13 @@ impl Host {
             return (Submounts::Bring, Below::Submounts);
         }
         (Submounts::Leave, Below::Nothing)
+    }
+
+    /// All that the kernel says about the mounts that a source lies in or holds.
+    pub(crate) fn about<'a>(&'a self, source: &'a Path) -> impl Iterator<Item = &'a String> {
+        let matters = move |mount: &Path| source.starts_with(mount) || mount.starts_with(source);
+        let known = self.mounts.iter().zip(&self.lines);
+        known.filter(move |(mount, _)| matters(mount)).map(|(_, line)| line)
     }
 
     /// The owner of a directory is the pen's user inside, whatever his number on disk.

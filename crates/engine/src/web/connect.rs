@@ -1,5 +1,6 @@
 //! One request to one target, over a connection to an address that the rules let through.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::error::FetchError;
+use super::error::{FetchError, tls_words};
 
 /// Time to look a name up.
 const LOOK_UP: Duration = Duration::from_secs(10);
@@ -58,7 +59,7 @@ pub(super) async fn ask(
                     what: "the TLS greeting",
                     limit: GREETING,
                 })?
-                .map_err(|cause| FetchError::Tls { host: host(), cause })?;
+                .map_err(|cause| FetchError::Tls { host: host(), why: tls_words(&cause) })?;
             send(stream, target, limits).await
         }
     }
@@ -96,9 +97,20 @@ async fn look_up(target: &Target) -> Result<Vec<PublicAddress>, FetchError> {
 
 /// Whether an address is this machine's: only such a one can be bound to. Nothing is sent.
 fn owner(address: IpAddr) -> Owner {
-    match UdpSocket::bind(SocketAddr::new(address, 0)) {
-        Ok(_bound) => Owner::ThisMachine,
-        Err(_) => Owner::Others,
+    owner_by(UdpSocket::bind(SocketAddr::new(address, 0)).map(drop))
+}
+
+/// Only the two answers that say so mean others; whatever else is in the way, such as too many open files, proves
+/// nothing.
+fn owner_by(bound: io::Result<()>) -> Owner {
+    match bound {
+        Err(error)
+            if error.kind() == io::ErrorKind::AddrNotAvailable
+                || error.raw_os_error() == Some(libc::EAFNOSUPPORT) =>
+        {
+            Owner::Others
+        }
+        Ok(()) | Err(_) => Owner::ThisMachine,
     }
 }
 
@@ -122,9 +134,9 @@ fn server_name(target: &Target) -> Result<ServerName<'static>, FetchError> {
     match target.host() {
         TargetHost::Address(address) => Ok(ServerName::from(*address)),
         TargetHost::Name(name) => {
-            ServerName::try_from(name.clone()).map_err(|cause| FetchError::Tls {
+            ServerName::try_from(name.clone()).map_err(|_invalid| FetchError::Tls {
                 host: target.host_text().to_owned(),
-                cause: std::io::Error::other(cause),
+                why: "no certificate can be for that name",
             })
         }
     }
@@ -182,4 +194,25 @@ async fn send(
         limit: HEAD,
     };
     answer.map_err(late)?.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_cannot_be_tried_counts_as_ours() {
+        for (number, expected) in [
+            (libc::EADDRNOTAVAIL, Owner::Others),
+            (libc::EAFNOSUPPORT, Owner::Others),
+            (libc::EMFILE, Owner::ThisMachine),
+            (libc::ENFILE, Owner::ThisMachine),
+            (libc::ENOBUFS, Owner::ThisMachine),
+            (libc::EACCES, Owner::ThisMachine),
+            (libc::EADDRINUSE, Owner::ThisMachine),
+        ] {
+            assert_eq!(owner_by(Err(io::Error::from_raw_os_error(number))), expected, "{number}");
+        }
+        assert_eq!(owner_by(Ok(())), Owner::ThisMachine);
+    }
 }

@@ -1,4 +1,6 @@
-//! Why nothing was fetched. No text of these holds more of an address than its host.
+//! Why nothing was fetched. No text of these holds more of an address than the host that was asked, and nothing that a
+//! stranger wrote: no name in a certificate, no place that an answer sends on to, no header. The body of a refusal is
+//! the one exception, and stands between marks.
 
 use std::io;
 use std::net::IpAddr;
@@ -6,14 +8,15 @@ use std::time::Duration;
 
 use clawpen_rules::web::address::Refused;
 use clawpen_rules::web::target::TargetRefused;
+use rustls::CertificateError;
 
 /// A fetch was refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     #[error("not fetched: {0}")]
     Target(#[from] TargetRefused),
-    #[error("not fetched: `{host}` sent on to an address that is refused: {reason}")]
-    Redirect { host: String, reason: TargetRefused },
+    #[error("not fetched: `{host}` sent on to an address that is refused: {why}")]
+    Redirect { host: String, why: &'static str },
     #[error(
         "not fetched: `{host}` leads to {address}, and {reason}; only the public internet is fetched from"
     )]
@@ -34,12 +37,8 @@ pub enum FetchError {
         #[source]
         cause: io::Error,
     },
-    #[error("`{host}` is not who it says it is, or TLS failed")]
-    Tls {
-        host: String,
-        #[source]
-        cause: io::Error,
-    },
+    #[error("`{host}` is not who it says it is, or TLS failed: {why}")]
+    Tls { host: String, why: &'static str },
     #[error(
         "this machine believes no certificate authority, so no https page can be checked; install `ca-certificates`"
     )]
@@ -54,8 +53,8 @@ pub enum FetchError {
     },
     #[error("`{host}` was too slow: {what} took longer than {} s", .limit.as_secs())]
     Slow { host: String, what: &'static str, limit: Duration },
-    #[error("`{host}` packed its answer as `{encoding}`, which was not asked for")]
-    Encoding { host: String, encoding: String },
+    #[error("`{host}` packed its answer in a way that was not asked for")]
+    Encoding { host: String },
     #[error("the answer of `{host}` cannot be unpacked")]
     Unpack {
         host: String,
@@ -74,6 +73,47 @@ pub enum FetchError {
     Runtime(#[source] io::Error),
     #[error("the call was cancelled")]
     Stopped,
+}
+
+/// Why an address that an answer sends on to is refused, without a word of it.
+pub(super) const fn refusal_words(reason: &TargetRefused) -> &'static str {
+    match reason {
+        TargetRefused::NoUrl => "it is no web address",
+        TargetRefused::TooLong => "it is too long",
+        TargetRefused::Scheme { .. } => "only http and https are fetched",
+        TargetRefused::NoHost => "it has no host",
+        TargetRefused::Credentials { .. } => "it holds a user name or a password",
+        TargetRefused::InnerName { .. } => {
+            "it has a name of inner networks; only the public internet is fetched from"
+        }
+        TargetRefused::Port { .. } => "other services than the web live at its port",
+    }
+}
+
+/// Why TLS failed, without a word of the certificate.
+pub(super) fn tls_words(cause: &io::Error) -> &'static str {
+    let inner = cause.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(problem)) => match problem {
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "its certificate has expired"
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "its certificate is not yet valid"
+            }
+            CertificateError::Revoked => "its certificate was revoked",
+            CertificateError::UnknownIssuer => {
+                "its certificate is from nobody whom this machine believes"
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "its certificate is for another name"
+            }
+            // More kinds come with newer versions of the library.
+            _ => "its certificate is not valid",
+        },
+        Some(_) => "it does not speak TLS as it should",
+        None => "the connection ended",
+    }
 }
 
 impl FetchError {

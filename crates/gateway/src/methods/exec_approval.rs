@@ -82,12 +82,17 @@ fn put(shared: &Shared, caller: &Caller, params: &Value) -> Result<(Put, bool), 
     let agent = optional(params, "agentId").map_or_else(AgentId::main, AgentId::normalize);
     let timeout = params["timeoutMs"].as_u64().map_or(DEFAULT_TIMEOUT, Duration::from_millis);
     let client = caller.voice();
+    let variables = params["env"].as_object().into_iter().flatten();
+    let variables: Vec<(String, String)> = variables
+        .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()))
+        .collect();
     let ask = Ask {
         command: &command,
         cwd: optional(params, "cwd").unwrap_or_default(),
         session: optional(params, "sessionKey"),
         agent: &agent,
         plan: None,
+        variables: &variables,
         reasons: vec![format!("`{}` of the gateway asks", escape(&caller.name()))],
         security: Security::Allowlist,
         ask: exec_host::Ask::Always,

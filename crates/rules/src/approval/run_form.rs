@@ -81,9 +81,11 @@ fn needs_shell(why: &Unplannable, findings: &Findings) -> bool {
 
 /// The plan of a shell that reads the text.
 fn shell(request: &Request<'_>, files: &dyn ProgramFiles) -> Result<Frozen, NotFrozen> {
+    let named = command::agents_files(request.text, request.cwd, files);
     let text = format!("{SHELL} -c '{}'", request.text.replace('\'', "'\"'\"'"));
     let request = Request { text: &text, ..*request };
     let analysis = command::analyse(&request, files).map_err(NotFrozen::Text)?;
     let plan = analysis.freeze(files).map_err(NotFrozen::Shell)?;
-    Ok(Frozen { form: Form::Shell, plan })
+    // The agent must not put another program there while a person reads.
+    Ok(Frozen { form: Form::Shell, plan: plan.with_files(named) })
 }

@@ -4,7 +4,7 @@ use super::answer::{Answer, Looks, Settled};
 use super::file::{AgentKey, ApprovalsFile, Binding, Change, NewEntry};
 use super::run_form::{Form, NotFrozen};
 use super::*;
-use crate::command::{ContentHash, FileFacts, FileIdentity, SafeBins};
+use crate::command::{ContentHash, FileFacts, FileIdentity, SafeBins, Writer};
 use crate::config::Config;
 use crate::config::json5;
 use crate::config::tree::FileId;
@@ -58,7 +58,11 @@ impl ProgramFiles for Machine {
             identity: FileIdentity { device: 1, inode },
             is_regular: true,
             is_executable: true,
-            agent_may_write,
+            writer: match (agent_may_write, path.starts_with("/ws/")) {
+                (false, _) => Writer::Nobody,
+                (true, false) => Writer::User,
+                (true, true) => Writer::Tools,
+            },
         })
     }
 
@@ -444,12 +448,38 @@ fn b21_a_file_that_changed_since_always_is_asked_about_again() {
 
 #[test]
 fn b21_a_script_is_bound_to_its_content() {
-    let mut after = host("", &[]).after_always("python3 /ws/run.sh");
-    check(&after, "python3 /ws/run.sh", "run");
-    after.machine.files.insert("/ws/run.sh", ("rm -rf x", true));
-    check(&after, "python3 /ws/run.sh", "ask");
+    let mut before = host("", &[]);
+    before.machine.files.insert("/home/u/run.py", ("print(1)", true));
+    let mut after = before.after_always("python3 /home/u/run.py");
+    check(&after, "python3 /home/u/run.py", "run");
+    after.machine.files.insert("/home/u/run.py", ("rm -rf x", true));
+    check(&after, "python3 /home/u/run.py", "ask");
     let plan = host("", &[]).freeze("python3 /ws/run.sh").unwrap().plan;
     assert!(plan.files().any(|file| file.path == "/ws/run.sh"));
+}
+
+/// Its content could be held to, but not what it loads: `helper.py` beside it is the agent's as well.
+#[test]
+fn b36_what_lies_in_an_agents_directory_is_never_allowed_for_ever() {
+    for command in ["python3 /ws/run.sh", "/ws/run.sh", "sh /ws/run.sh"] {
+        check(&host("", &[]).after_always(command), command, "ask");
+    }
+    let mut pinned = host("ask: 'off'", &[]);
+    let pin = pinned.machine.hash("/ws/run.sh");
+    let entry = NewEntry::pattern("/ws/run.sh", pin);
+    let added = pinned.file.add(&AgentKey::parse("main"), entry, 1, &mut String::new);
+    assert_eq!(added, Change::Changed);
+    check(&pinned, "/ws/run.sh", "refuse");
+}
+
+/// Or the agent puts another script there while a person reads the text.
+#[test]
+fn b21_a_text_for_a_shell_is_bound_to_the_agents_files_that_it_names() {
+    for text in ["./run.sh > out.log", "cd /ws && '/ws/run.sh'; ls", "sh ./run.sh 2>&1 | wc > x"] {
+        let frozen = host("", &[]).freeze(text).unwrap();
+        assert_eq!(frozen.form, Form::Shell, "{text}");
+        assert!(frozen.plan.files().any(|file| file.path == "/ws/run.sh"), "{text}");
+    }
 }
 
 #[test]

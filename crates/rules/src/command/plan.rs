@@ -11,7 +11,7 @@ use std::fmt;
 use sha2::{Digest as _, Sha256};
 
 use super::lexer::ChainOperator;
-use super::program::{ContentHash, FileIdentity, PinnedFile, Program, ProgramFiles};
+use super::program::{ContentHash, FileIdentity, Found, PinnedFile, Program, ProgramFiles};
 use super::wrappers::Effect;
 use super::{Analysis, Content, Invocation, Runs, Segment};
 use crate::posix;
@@ -128,6 +128,15 @@ impl Plan {
         self.steps.iter().flat_map(|step| std::iter::once(&step.file).chain(&step.others))
     }
 
+    /// The same, held also to these files.
+    #[must_use]
+    pub(crate) fn with_files(mut self, files: Vec<PinnedFile>) -> Self {
+        if let Some(step) = self.steps.first_mut() {
+            step.others.extend(files);
+        }
+        self
+    }
+
     /// The plan as one line, every word quoted. To be read: it shows what runs, and is not what runs.
     pub fn command_line(&self) -> String {
         let mut line = String::new();
@@ -216,6 +225,22 @@ fn push(argv: &mut Vec<String>, pinned: &mut Vec<PinnedFile>, words: &[String], 
     }
     argv.extend(words.cloned());
     pinned.push(file);
+}
+
+/// The files in an agent's directories that a text for a shell names, as far as its words can be told without
+/// that shell: as they stand, and as they stand between quotes.
+pub(crate) fn agents_files(text: &str, cwd: &str, files: &dyn ProgramFiles) -> Vec<PinnedFile> {
+    let words = text.split(|c: char| c.is_whitespace() || ";|&<>()'\"`$={},".contains(c));
+    let quoted = text.split(['\'', '"']);
+    let mut names: Vec<&str> = words.chain(quoted).filter(|name| !name.is_empty()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let pin = |name: &str| {
+        let path = posix::resolve(cwd, name);
+        let facts = files.find(&path).filter(|facts| facts.is_regular && facts.is_agents())?;
+        Found { path, facts }.pin(files)
+    };
+    names.into_iter().filter_map(pin).collect()
 }
 
 fn pin(program: &Program, files: &dyn ProgramFiles) -> Result<PinnedFile, Unplannable> {

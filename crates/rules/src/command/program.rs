@@ -27,8 +27,31 @@ pub struct FileFacts {
     pub identity: FileIdentity,
     pub is_regular: bool,
     pub is_executable: bool,
-    /// The agent could change the file, or put another one in its place.
-    pub agent_may_write: bool,
+    /// Who could change the file, or put another one in its place.
+    pub writer: Writer,
+}
+
+impl FileFacts {
+    /// Whether the agent could change it, in one way or another.
+    pub fn agent_may_write(&self) -> bool {
+        self.writer > Writer::Nobody
+    }
+
+    /// Whether it lies where the agent's own tools write. All that lies beside it is the agent's too.
+    pub fn is_agents(&self) -> bool {
+        self.writer == Writer::Tools
+    }
+}
+
+/// Who could put another file in the place of one; the worst of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Writer {
+    /// Nobody but the system's administrator.
+    Nobody,
+    /// Whatever runs as this process' user.
+    User,
+    /// The agent's tools, from inside their sandbox: it is in a workspace, or a directory bound for writing.
+    Tools,
 }
 
 /// Which inode a file is; re-checked before it runs.

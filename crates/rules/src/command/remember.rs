@@ -91,6 +91,11 @@ impl Analysis {
             | Content::ShellScript(_)
             | Content::Carried { .. } => found,
         };
+        // Nothing in an agent's own directories is allowed for ever: its content could be held to, but not
+        // what it loads, or what its first line names.
+        if found.facts.is_agents() || pinned.facts.is_agents() {
+            return None;
+        }
         let argv = runs.effective_argv();
         Some(Remembered {
             path: found.path.clone(),

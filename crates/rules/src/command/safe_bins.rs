@@ -58,7 +58,7 @@ impl SafeBins {
     /// Says whether a program lies where trusted programs do.
     pub fn trusts(&self, found: &Found) -> bool {
         let directory = posix::parent(&found.path);
-        self.directories.contains(directory) && !found.facts.agent_may_write
+        self.directories.contains(directory) && !found.facts.agent_may_write()
     }
 
     /// Says whether a program may run with these words (its name among them).

@@ -103,7 +103,7 @@ impl Machine {
             identity: FileIdentity { device: 1, inode },
             is_regular: true,
             is_executable: true,
-            agent_may_write: false,
+            writer: Writer::Nobody,
         };
         self.files.insert(path.to_owned(), facts);
         self.contents.insert(path.to_owned(), 0);
@@ -113,7 +113,7 @@ impl Machine {
     /// A file that the agent can change.
     fn own_file(self, path: &str) -> Self {
         let mut machine = self.file(path);
-        machine.files.get_mut(path).expect("just put there").agent_may_write = true;
+        machine.files.get_mut(path).expect("just put there").writer = Writer::User;
         machine
     }
 

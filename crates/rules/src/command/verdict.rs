@@ -212,15 +212,18 @@ impl Judge<'_> {
         {
             return Err(Miss::Changed { path: pinned.path.clone() });
         }
-        let is_pinned = |found: &Found| entry.pin.is_some() && found == pinned;
+        // In the agent's own directories a pin is worth nothing: what a script loads, or what its first line
+        // names, lies beside it.
+        let is_pinned =
+            |found: &Found| entry.pin.is_some() && found == pinned && !found.facts.is_agents();
         let open = [Some(targets.program), targets.script].into_iter().flatten();
-        let mut open = open.filter(|found| found.facts.agent_may_write && !is_pinned(found));
+        let mut open = open.filter(|found| found.facts.agent_may_write() && !is_pinned(found));
         open.next().map_or(Ok(()), |found| Err(Miss::AgentWritable { path: found.path.clone() }))
     }
 
     /// A skill's program is known by name and path: a name alone could be anyone's.
     fn is_skill(&self, runs: &Runs, found: &Found) -> bool {
-        let is_bare = !runs.program.word.contains('/') && !found.facts.agent_may_write;
+        let is_bare = !runs.program.word.contains('/') && !found.facts.agent_may_write();
         is_bare
             && self.trust.skills.iter().any(|skill| {
                 skill.name.trim().eq_ignore_ascii_case(&runs.program.word)

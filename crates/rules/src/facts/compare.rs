@@ -251,7 +251,12 @@ impl Table<'_> {
             MountsAsked::AtLeast(asked) => (asked, false),
         };
         for mount in asked {
-            let holds = |mounts: &[MountFact]| mount_holds(mount, mounts);
+            // What an engine has mounted travels as the engine wants it.
+            let is_apart = |mounts: &[MountFact]| {
+                let mut here = mounts.iter().filter(|found| covers(mount, found));
+                !is_exact || here.all(|found| found.is_private)
+            };
+            let holds = |mounts: &[MountFact]| mount_holds(mount, mounts) && is_apart(mounts);
             let found = Found {
                 asked: asked_text(mount),
                 outside: outside.map(|mounts| mount_text(mount, mounts)),
@@ -468,7 +473,8 @@ fn mount_text(asked: &MountAsked, mounts: &[MountFact]) -> String {
         Some(mount) => {
             let shown = ["ro", "rw", "nosuid", "nodev", "noexec"];
             let options = shown.into_iter().filter(|word| has(mount, &[word]));
-            options.collect::<Vec<_>>().join(",")
+            let joined = (!mount.is_private).then_some("joined to mounts elsewhere");
+            options.chain(joined).collect::<Vec<_>>().join(",")
         }
     }
 }

@@ -52,6 +52,8 @@ pub struct MountFact {
     /// Options of this mount and of its file system.
     pub options: Vec<String>,
     pub file_system: String,
+    /// What is mounted below it elsewhere does not appear here, nor the other way round.
+    pub is_private: bool,
     /// The file at its root, where somebody looked. `mountinfo` does not tell.
     pub source: Option<FileId>,
 }
@@ -143,6 +145,8 @@ fn mount(line: &str) -> Option<MountFact> {
     let id = left.next()?.parse().ok()?;
     let mut left = left.skip(2);
     let (root, target, options) = (left.next()?, left.next()?, left.next()?);
+    let is_joined = |word: &str| word.starts_with("shared:") || word.starts_with("master:");
+    let is_private = !left.any(is_joined);
     let mut right = right.split(' ');
     let file_system = right.next()?.to_owned();
     let super_options = right.nth(1).unwrap_or_default();
@@ -165,6 +169,7 @@ fn mount(line: &str) -> Option<MountFact> {
         root: unescape(root),
         options,
         file_system,
+        is_private,
         source: None,
     })
 }

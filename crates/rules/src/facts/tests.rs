@@ -201,6 +201,7 @@ fn mounts_are_exactly_those_asked_for() {
     check(|found| outside(found).mounts[0].options = vec!["ro".into()], &[mount("/")]);
     check(|found| outside(found).mounts[2].options = vec!["ro".into()], &[mount("/usr")]);
     let extra = MountFact {
+        is_private: true,
         id: 4,
         source: None,
         target: "/host".into(),

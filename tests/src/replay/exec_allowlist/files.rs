@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use clawpen_rules::command::{ContentHash, FileFacts, FileIdentity, ProgramFiles};
+use clawpen_rules::command::{ContentHash, FileFacts, FileIdentity, ProgramFiles, Writer};
 use clawpen_rules::host_files::{EntryKind, FileTable, real_path};
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ impl ProgramFiles for FixtureFiles {
             identity: FileIdentity { device: 1, inode },
             is_regular: true,
             is_executable,
-            agent_may_write: false,
+            writer: Writer::Nobody,
         })
     }
 

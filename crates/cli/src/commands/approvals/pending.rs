@@ -148,7 +148,14 @@ pub(crate) fn details(approval: &Approval) -> Vec<String> {
     ));
     match &approval.plan {
         Some(plan) => lines.extend(plan_lines(plan)),
-        None => lines.push("  plan: none; whoever asked runs it by itself".to_owned()),
+        None => {
+            lines.push("  plan: none; whoever asked runs it by itself".to_owned());
+            if !approval.variables.is_empty() {
+                let names: Vec<String> =
+                    approval.variables.iter().map(|name| escape(name)).collect();
+                lines.push(format!("  variables that it sets: {}", names.join(" ")));
+            }
+        }
     }
     let always = match approval.entries.as_slice() {
         [] => "nothing may be remembered: allow-always allows it once".to_owned(),

@@ -17,7 +17,7 @@ use crate::args::mcp::{Client, InstallArgs};
 use crate::exit::Outcome;
 use crate::file_change;
 use crate::output::{Output, safe};
-use entry::Entry;
+use entry::{Entry, FileOf, Found};
 
 /// Of a file that is new.
 const MODE: u32 = 0o600;
@@ -34,9 +34,13 @@ pub(super) fn run(args: &InstallArgs, output: &Output) -> Result<Outcome, Comman
     let home = std::env::home_dir().ok_or_else(|| question("there is no home directory"))?;
     let here = std::env::current_dir()?;
     let place = place(args, &home, &here);
-    match (args.client, args.user) {
-        (Client::Codex, _) | (_, true) => {}
-        (Client::Claude | Client::Cursor | Client::Vscode, false) => refuse_links(&place, &here)?,
+    let file = match (args.client, args.user) {
+        (Client::Codex, _) | (_, true) => FileOf::User,
+        (Client::Claude | Client::Cursor | Client::Vscode, false) => FileOf::Project,
+    };
+    match file {
+        FileOf::User => {}
+        FileOf::Project => refuse_links(&place, &here)?,
     }
     let old = match fs::read_to_string(&place) {
         Ok(text) => Some(text),
@@ -45,7 +49,7 @@ pub(super) fn run(args: &InstallArgs, output: &Output) -> Result<Outcome, Comman
             return Err(CommandError::Read { path: safe(&place.to_string_lossy()), cause });
         }
     };
-    let entry = Entry { client: args.client, name: &args.name, program, words: words(args) };
+    let entry = Entry { client: args.client, name: &args.name, program, words: words(args), file };
     let text = entry.merged_with(old.as_deref()).map_err(|problem| {
         output.note("Put this in by hand:");
         entry.shown().lines().for_each(|line| output.note(&safe(line)));
@@ -57,7 +61,9 @@ pub(super) fn run(args: &InstallArgs, output: &Output) -> Result<Outcome, Comman
         (_, true) => None,
         (old, false) => file_change::write(&place, old.as_deref(), (&text, MODE))?,
     };
-    report(args, output, &Done { place: &place, entry: &entry, backup, is_new })
+    let shown = || Found { text: entry.shown(), kept: Vec::new() };
+    let found = entry.found_in(&text).unwrap_or_else(shown);
+    report(args, output, &Done { place: &place, found, backup, is_new })
 }
 
 /// A project's files may be anybody's: a link among them must not lead our writing elsewhere. What is the user's own may be
@@ -80,7 +86,8 @@ fn refuse_links(place: &Path, here: &Path) -> Result<(), CommandError> {
 
 struct Done<'a> {
     place: &'a Path,
-    entry: &'a Entry<'a>,
+    /// As it stands in the file.
+    found: Found,
     backup: Option<PathBuf>,
     is_new: bool,
 }
@@ -93,7 +100,8 @@ fn report(args: &InstallArgs, output: &Output, done: &Done<'_>) -> Result<Outcom
             "file": file,
             "written": wrote,
             "backup": done.backup.as_ref().map(|path| path.to_string_lossy()),
-            "entry": done.entry.shown(),
+            "entry": done.found.text,
+            "kept": done.found.kept,
         }))?,
         Format::Text => {
             let verb = match (wrote, done.is_new) {
@@ -101,7 +109,15 @@ fn report(args: &InstallArgs, output: &Output, done: &Done<'_>) -> Result<Outcom
                 (false, true) => "Would be written to",
                 (false, false) => "Already in",
             };
-            let mut lines = vec![format!("{verb} {}:", safe(&file)), done.entry.shown()];
+            let mut lines = vec![format!("{verb} {}:", safe(&file))];
+            lines.extend(done.found.text.lines().map(safe));
+            if !done.found.kept.is_empty() {
+                let kept: Vec<String> = done.found.kept.iter().map(|name| safe(name)).collect();
+                let kept = kept.join(", ");
+                lines.push(format!(
+                    "Kept as it was there before: {kept}. Look at it: it changes what is started."
+                ));
+            }
             if let Some(backup) = &done.backup {
                 lines.push(format!("What was there: {}", safe(&backup.to_string_lossy())));
             }

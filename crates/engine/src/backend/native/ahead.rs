@@ -223,7 +223,7 @@ impl Stocked {
 
 impl Blueprint {
     /// What is mounted of the host: from where, to where.
-    fn binds(&self) -> impl Iterator<Item = (&Path, &Path)> {
+    pub(super) fn binds(&self) -> impl Iterator<Item = (&Path, &Path)> {
         let steps = self.spec.make.iter().flat_map(|plan| &plan.root);
         steps.filter_map(|step| match step {
             MountStep::Bind { source, target, .. } => Some((source.as_path(), target.as_path())),

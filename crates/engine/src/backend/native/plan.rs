@@ -1,6 +1,7 @@
 //! Turns a decided pen into the maker's spec, and into what must be observed afterwards. One place
 //! makes both, so that nothing can be asked for without being checked.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -44,6 +45,9 @@ pub(super) struct Blueprint {
     pub(super) spec: PenSpec,
     pub(super) asked: Asked,
     limits: CgroupLimits,
+    /// What of the host's mounts the pen's mounts come from and lie on, in the kernel's words: a file system that was
+    /// made read-only since, or something mounted over a part of it, makes another pen.
+    host_mounts: BTreeSet<String>,
 }
 
 /// A blueprint and the control group of the one pen that is made from it.
@@ -56,7 +60,8 @@ pub(super) struct Plan {
 pub(super) fn draw(request: &Request<'_>) -> Result<Blueprint, StartFailure> {
     let pen = request.pen;
     let maps = id_maps(pen, request.name)?;
-    let view = pen_view::build(pen, ownership(&maps), &Host::look_around()?)?;
+    let host = Host::look_around()?;
+    let view = pen_view::build(pen, ownership(&maps), &host)?;
     let rlimits = rlimits(pen);
     check_required(request, &maps)?;
     let landlock_required = request.require.contains(&Requirement::Landlock);
@@ -87,7 +92,11 @@ pub(super) fn draw(request: &Request<'_>) -> Result<Blueprint, StartFailure> {
         caps: ServeCaps::default(),
     };
     let spec = PenSpec { make: Some(Box::new(make)), serve };
-    Ok(Blueprint { spec, asked, limits: group_limits(pen) })
+    let mut blueprint =
+        Blueprint { spec, asked, limits: group_limits(pen), host_mounts: BTreeSet::new() };
+    let about = blueprint.binds().flat_map(|(source, _)| host.about(source)).cloned();
+    blueprint.host_mounts = about.collect();
+    Ok(blueprint)
 }
 
 impl Blueprint {

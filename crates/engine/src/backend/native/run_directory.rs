@@ -115,6 +115,11 @@ impl RunDirectory {
         Ok(flock(&self.opened, FlockOperation::Unlock)?)
     }
 
+    /// Leaves it to the janitor.
+    pub(super) fn leave(mut self) {
+        self.end = End::Keep;
+    }
+
     /// Lets it go with the value after all.
     pub(super) fn forget(&mut self) {
         self.end = End::Remove;

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use clawpen_os::process::{self, Signal};
 use clawpen_os::processors::{Apart, Processor};
 use clawpen_os::sockets;
 use clawpen_wire::pen::PenSpec;
@@ -57,11 +58,17 @@ pub(super) fn make(
     let ordered = maker.order(spec, listener.as_fd())?;
     let apart = Apart::from(Processor::here());
     let ProcessOne { pid, pidfd } = ordered.wait()?;
-    let stream =
-        sockets::connect(directory.opened(), SOCKET.as_ref()).map_err(failed("reach the pen"))?;
     let pid = pid.get().unsigned_abs();
-    // By a name in the file system, where somebody else could have listened.
-    let asked = FactsAsked::connect(UnixStream::from(stream), pid)?;
+    let reach = || {
+        let stream = sockets::connect(directory.opened(), SOCKET.as_ref())
+            .map_err(failed("reach the pen"))?;
+        // By a name in the file system, where somebody else could have listened.
+        Ok(FactsAsked::connect(UnixStream::from(stream), pid)?)
+    };
+    let asked = reach().inspect_err(|_: &StartFailure| {
+        // Nobody else knows of it.
+        let _ = process::pidfd_signal(pidfd.as_fd(), Signal::KILL);
+    })?;
     Ok(Made { pid, pidfd, asked, apart })
 }
 

@@ -154,6 +154,7 @@ impl Request {
             session: self.session.as_deref(),
             agent: &self.agent,
             plan: None,
+            variables: &[],
             reasons: vec![self.reason.clone()],
             security: Security::Allowlist,
             ask: exec_host::Ask::Always,

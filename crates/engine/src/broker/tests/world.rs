@@ -19,7 +19,7 @@ use clawpen_rules::timestamp::{Moment, SinceBoot, Timestamp};
 
 use crate::approvals_file::ApprovalsStore;
 use crate::audit::Door;
-use crate::broker::{Ask, Asker, Broker, Id, Means, Ran};
+use crate::broker::{Ask, Asker, Bound, Broker, Id, Means, Ran};
 use crate::clock::{Clock, SystemClock};
 use crate::database::Database;
 use crate::host_exec::{Errors, Limits, Unseen};
@@ -117,6 +117,7 @@ impl World {
             session: Some("agent:main:main"),
             agent: &self.agent,
             plan: None,
+            variables: &[],
             reasons: vec!["it is asked about".to_owned()],
             security: Security::Allowlist,
             ask: exec_host::Ask::OnMiss,
@@ -127,6 +128,11 @@ impl World {
             asker: Asker { door: Door::Cli, client: None, agent_process: None },
             timeout: Duration::from_secs(120),
         }
+    }
+
+    /// What the answer to [`World::ask`] is bound to.
+    pub(super) fn bound<'a>(&'a self, command: &'a str) -> Bound<'a> {
+        Bound::Call { command, cwd: self.base.to_str().unwrap(), variables: &[] }
     }
 
     pub(super) fn programs(&self) -> RealPrograms {

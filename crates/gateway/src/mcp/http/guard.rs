@@ -95,11 +95,23 @@ impl Guard {
         let Ok(host) = host.parse::<Authority>() else { return false };
         let is_own = |authority: &Authority| {
             let name = authority.host();
+            // A name and a port, nothing else: `user@` and what is no port are no client's that means us well.
+            let rest = authority.as_str().strip_prefix(name);
+            if !rest.is_some_and(is_port) {
+                return false;
+            }
             let mut known = OWN_NAMES.iter().copied().chain(self.hosts.iter().map(String::as_str));
             known.any(|known| known.eq_ignore_ascii_case(name) || known == authority.as_str())
         };
         is_own(&host) && request.uri().authority().is_none_or(is_own)
     }
+}
+
+/// Nothing, or a colon and a number that a port can have.
+fn is_port(rest: &str) -> bool {
+    let is_number =
+        |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    rest.is_empty() || rest.strip_prefix(':').is_some_and(is_number)
 }
 
 /// A header that is there exactly once.
@@ -144,6 +156,15 @@ mod tests {
         let token = ("authorization", "Bearer 0123456789abcdef");
         let host = ("host", "127.0.0.1:8080");
         check(&[host, token], "/mcp", Ok(()));
+        for odd in [
+            "127.0.0.1:8w",
+            "127.0.0.1:",
+            "127.0.0.1:70000",
+            "a@127.0.0.1",
+            "localhost@localhost:1",
+        ] {
+            check(&[("host", odd), token], "/mcp", Err(Refused::Host));
+        }
         check(
             &[("host", "LOCALHOST:1"), ("authorization", "bearer 0123456789abcdef")],
             "/mcp",

@@ -2,7 +2,7 @@
 
 use super::option;
 use crate::command::Runs;
-use crate::command::program::ProgramFiles;
+use crate::command::program::{FileFacts, ProgramFiles};
 use crate::posix;
 
 /// Programs that run what the settings of a directory name: hooks, helpers, filters.
@@ -36,7 +36,7 @@ pub(in crate::command) fn agent_settings(
         while files.find(&path).is_none() && path.len() > 1 && path.starts_with('/') {
             path.truncate(posix::parent(&path).len());
         }
-        files.find(&path).filter(|facts| facts.agent_may_write).map(|_| path)
+        files.find(&path).filter(FileFacts::agent_may_write).map(|_| path)
     })
 }
 
