@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test without its set-up cannot go on")]
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -329,6 +329,29 @@ fn a_port_that_is_taken_is_said_at_once_and_nothing_is_left_behind() {
     other.refused(&["up", "--port", &port], &["is taken by a gateway"]);
 }
 
+/// Whoever has the port first may say that it is a gateway: it is not believed, and it learns nothing.
+#[test]
+fn an_impostor_on_the_port_is_neither_used_nor_told_the_token() {
+    let ground = Ground::with("{gateway: {mode: 'local', auth: {token: 'canary-token-7f31'}}}");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let impostor = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut heard = String::new();
+        let mut room = [0; 4096];
+        while !heard.ends_with("\r\n\r\n") {
+            let count = stream.read(&mut room).unwrap();
+            heard.push_str(&String::from_utf8_lossy(&room[..count]));
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n{\"ok\":true,\"status\":\"live\"}").unwrap();
+        heard
+    });
+    ground.refused(&["up", "--port", &port], &["is taken by a gateway that is not of this"]);
+    let heard = impostor.join().unwrap();
+    assert!(heard.starts_with("GET /health ") && !heard.contains("canary-token"), "{heard}");
+    assert!(!ground.path(RECORD).exists());
+}
+
 #[test]
 fn what_a_gateway_says_that_does_not_start_is_passed_on() {
     // Listens nowhere that could be asked about beforehand.
@@ -344,6 +367,9 @@ fn a_gateway_that_does_not_end_when_asked_is_killed() {
     let ground = Ground::new();
     let pid = pid_of(&ground.up());
     kill(Pid::from_raw(pid), Signal::SIGSTOP).unwrap();
+    ground.refused(&["up"], &["does not answer", "clawpen down"]);
+    let (code, status) = ground.status();
+    assert_eq!((code, &status["gateway"]["answers"]), (Some(3), &json!(false)));
     let down = ground.run(&["down", "--timeout", "1", "--json"]);
     assert_eq!(down.json(), json!({ "stopped": true, "pid": pid, "killed": true }));
     assert_eq!(living(pid), None);

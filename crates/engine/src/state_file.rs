@@ -126,14 +126,23 @@ pub enum Created {
 /// Makes a file in one step, unless something has its name: a file, a link, whatever it is.
 pub fn create(path: &Path, text: &str) -> Result<Created, StateFileError> {
     let staged = stage(path, text)?;
-    let linked = fs::hard_link(&staged, path);
+    let made = match fs::hard_link(&staged, path) {
+        // Some file systems have no second names, but can rename without replacing.
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => move_to_free(&staged, path),
+        linked => linked,
+    };
     // A left-over file is untidy and harmless: nobody reads it.
     let _ = fs::remove_file(&staged);
-    match linked {
+    match made {
         Ok(()) => Ok(Created::Yes),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Created::Exists),
         Err(cause) => Err(failed("create", path)(cause)),
     }
+}
+
+fn move_to_free(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }
 
 fn stage(path: &Path, text: &str) -> Result<PathBuf, StateFileError> {
@@ -215,6 +224,14 @@ mod tests {
         std::os::unix::fs::symlink(home.path().join("victim"), &link).unwrap();
         assert_eq!(create(&link, "{}").unwrap(), Created::Exists);
         assert!(!home.path().join("victim").exists());
+        // The way of file systems without second names.
+        let (from, to) = (home.path().join("from"), home.path().join("to"));
+        fs::write(&from, "new").unwrap();
+        move_to_free(&from, &to).unwrap();
+        fs::write(&from, "newer").unwrap();
+        let taken = [&to, &link].map(|to| move_to_free(&from, to).unwrap_err().kind());
+        assert_eq!(taken, [io::ErrorKind::AlreadyExists; 2]);
+        assert_eq!(fs::read_to_string(&to).unwrap(), "new");
     }
 
     #[test]

@@ -70,7 +70,7 @@ struct Gateway {
     silent: Option<String>,
 }
 
-/// Ends with 3 if no gateway runs.
+/// Ends with 3 unless a gateway runs and answers.
 pub(crate) fn run(format: Format, output: &Output) -> Result<Outcome, CommandError> {
     let locations = config_store::locations()?;
     let found = find(&locations);
@@ -81,7 +81,8 @@ pub(crate) fn run(format: Format, output: &Output) -> Result<Outcome, CommandErr
     for problem in &found.problems {
         output.note(&format!("warning: {problem}"));
     }
-    Ok(if found.gateway.is_some() { Outcome::Done } else { Outcome::Refused })
+    let answers = found.gateway.as_ref().is_some_and(|gateway| gateway.silent.is_none());
+    Ok(if answers { Outcome::Done } else { Outcome::Refused })
 }
 
 fn find(locations: &Locations) -> Found {
@@ -169,7 +170,7 @@ fn as_text(found: &Found, locations: &Locations, output: &Output) -> Vec<String>
             lines.push(output.bold(&format!("Gateway:    runs at {}", url(record))));
             let answer = match silent {
                 None => "answers".to_owned(),
-                Some(why) => format!("DOES NOT ANSWER: {}", safe(why)),
+                Some(why) => format!("PROBLEM: {}", safe(why)),
             };
             lines.push(format!(
                 "            process {}, up {}, {answer}",

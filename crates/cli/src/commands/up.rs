@@ -56,7 +56,7 @@ pub(crate) fn run(args: &UpArgs, output: &Output) -> Result<Outcome, CommandErro
         return only_config(args, first.as_ref(), (&store, output));
     }
     let (running, is_new) = match process::find(&place)? {
-        Some(running) => (running, false),
+        Some(running) => (answering(running)?, false),
         None => (start(args, &place, (&store, &wanted))?, true),
     };
     drop(lock);
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &UpArgs, output: &Output) -> Result<Outcome, CommandErro
         store,
     };
     if !is_new {
-        told_of_other_port(args, &report.running, output);
+        told_of_difference(args, &report.running, output);
     }
     match args.format.format() {
         Format::Json => output.json(&report.json(args))?,
@@ -87,6 +87,24 @@ pub(crate) fn run(args: &UpArgs, output: &Output) -> Result<Outcome, CommandErro
         page::open(&url(&report.running.record), output);
     }
     Ok(Outcome::Done)
+}
+
+/// A gateway that is there, if it is of any use.
+fn answering(running: Running) -> Result<Running, CommandError> {
+    let record = &running.record;
+    let problem = match record.addresses.first() {
+        Some(address) => process::probe(*address, PROBE).err().map(|error| error.to_string()),
+        None => Some("it listens nowhere".to_owned()),
+    };
+    match problem {
+        None => Ok(running),
+        Some(problem) => Err(CommandError::Question {
+            what: format!(
+                "the gateway (process {}) runs, but {problem}; `clawpen down` ends it, then `clawpen up` starts another",
+                record.pid
+            ),
+        }),
+    }
 }
 
 /// `--no-start`: there is a config, and a gateway could start with it.
@@ -207,7 +225,15 @@ fn refuse_taken_at(address: SocketAddr) -> Result<(), CommandError> {
     })
 }
 
-fn told_of_other_port(args: &UpArgs, running: &Running, output: &Output) {
+/// What a gateway that runs already does not do as this `up` would.
+fn told_of_difference(args: &UpArgs, running: &Running, output: &Output) {
+    let (theirs, ours) = (&running.record.program, env!("CARGO_PKG_VERSION"));
+    if theirs != ours {
+        let theirs = safe(theirs);
+        output.note(&format!(
+            "note: it is version {theirs}, this is {ours}; `clawpen down`, then `up`, renews it"
+        ));
+    }
     let listens = running.record.addresses.first().map(SocketAddr::port);
     if args.port.is_some_and(|port| port != 0 && Some(port) != listens) {
         output.note("note: it runs on another port already; `clawpen down` first to change that");

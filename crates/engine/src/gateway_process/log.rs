@@ -2,13 +2,14 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use crate::state_file;
 
 const O_NOFOLLOW: i32 = 0o400_000;
 const O_NONBLOCK: i32 = 0o4000;
+const OTHERS: u32 = 0o077;
 /// A longer one is put aside before the next start.
 const ROTATE: u64 = 8 * 1024 * 1024;
 
@@ -66,6 +67,10 @@ fn open(path: &Path) -> Result<(File, u64), LogError> {
     }
     if facts.uid() != rustix::process::geteuid().as_raw() {
         return Err(not_ours("another user's file"));
+    }
+    if facts.mode() & OTHERS != 0 {
+        let narrow = fs::Permissions::from_mode(0o600);
+        file.set_permissions(narrow).map_err(failed("keep others out of", path))?;
     }
     Ok((file, facts.len()))
 }

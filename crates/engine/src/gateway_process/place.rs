@@ -11,6 +11,8 @@ use crate::state_file::{self, StateFileError};
 const ALL_MAY_WRITE: u32 = 0o002;
 const OTHERS_MAY_WRITE: u32 = 0o022;
 const OTHERS: u32 = 0o077;
+/// Only owners rename.
+const STICKY: u32 = 0o1000;
 /// A start may take its time, and whoever comes second waits for its end.
 const LOCK_WAIT: Duration = Duration::from_secs(60);
 
@@ -110,6 +112,13 @@ pub fn check_config(path: &Path) -> Result<Option<Private>, PlaceError> {
         trusted(path, &found, ALL_MAY_WRITE)?;
     } else if found.mode() & ALL_MAY_WRITE != 0 {
         return Err(PlaceError::Open { path: state_file::shown(path) });
+    }
+    // Where everybody may rename, everybody may put another file in its place.
+    let real = fs::canonicalize(path).map_err(failed("resolve", path))?;
+    let directory = real.parent().unwrap_or(Path::new("/"));
+    let around = fs::metadata(directory).map_err(failed("look at", directory))?;
+    if around.mode() & (ALL_MAY_WRITE | STICKY) == ALL_MAY_WRITE {
+        return Err(PlaceError::Open { path: state_file::shown(directory) });
     }
     Ok(Some(if found.mode() & OTHERS == 0 { Private::Yes } else { Private::No }))
 }

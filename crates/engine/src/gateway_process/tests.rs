@@ -91,6 +91,11 @@ fn what_is_no_record_of_ours_is_an_error_and_is_not_followed() {
     fs::hard_link(&victim, place.log()).unwrap();
     assert!(matches!(open_log(&place.log()), Err(LogError::NotOurs { .. })));
     fs::remove_file(place.log()).unwrap();
+    fs::write(place.log(), "old").unwrap();
+    fs::set_permissions(place.log(), fs::Permissions::from_mode(0o644)).unwrap();
+    open_log(&place.log()).unwrap();
+    assert_eq!(fs::metadata(place.log()).unwrap().permissions().mode() & 0o777, 0o600);
+    fs::remove_file(place.log()).unwrap();
     fs::create_dir(place.log()).unwrap();
     assert!(open_log(&place.log()).is_err());
     assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
@@ -119,6 +124,16 @@ fn a_place_that_others_write_is_none() {
     }
     open(&config, 0o666);
     assert!(matches!(check_config(&config), Err(PlaceError::Open { .. })));
+    open(&config, 0o600);
+    let elsewhere = home.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::rename(&config, elsewhere.join("config.json")).unwrap();
+    symlink(elsewhere.join("config.json"), &config).unwrap();
+    for (mode, is_open) in [(0o755, false), (0o1777, false), (0o777, true)] {
+        open(&elsewhere, mode);
+        let checked = check_config(&config);
+        assert_eq!(matches!(checked, Err(PlaceError::Open { .. })), is_open, "{mode:o}");
+    }
 }
 
 #[test]
