@@ -24,12 +24,12 @@ use std::time::Duration;
 
 use clawpen_wire::supervisor::{
     CONTROL, Event, FactsReport, FileIdentity, Hello, IDENTIFY_VERSION, Identify, OLDEST_VERSION,
-    Request, VERSION, Welcome,
+    PROGRAM_VERSION, Request, VERSION, Welcome,
 };
 
 pub use batch::{BatchOutcome, FileWrite, Move};
 pub use error::{CallError, ConnectError, Failure, Violation};
-pub use exec::{AttachEnd, Captured, Command, ExecIo, Input, Order};
+pub use exec::{AttachEnd, Captured, Command, ExecIo, Input, Order, Program};
 pub use files::{Listed, WriteOptions};
 pub use link::Patience;
 use link::{Deadline, Link};
@@ -98,6 +98,17 @@ impl Channel {
     /// What the supervisor said of itself. Its build name is for people only.
     pub const fn welcome(&self) -> &Welcome {
         &self.welcome
+    }
+
+    /// As if the supervisor were of another release.
+    #[cfg(test)]
+    pub(crate) const fn pretend_version(&mut self, version: u16) {
+        self.welcome.version = version;
+    }
+
+    /// Whether it can run programs of ours ([`Channel::exec_program`]); one of an older release cannot.
+    pub const fn takes_programs(&self) -> bool {
+        self.welcome.version >= PROGRAM_VERSION
     }
 
     /// Whether an earlier call has broken the connection.
