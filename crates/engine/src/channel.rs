@@ -147,6 +147,11 @@ impl Channel {
         self.ask(&Request::Ping, done)
     }
 
+    /// Whether a sign of life comes in time. If not, the connection is of no use any more.
+    pub(crate) fn answers_within(&mut self, patience: Duration) -> bool {
+        self.ask_within(patience, &Request::Ping, done).is_ok()
+    }
+
     /// Ends the supervisor, and with it the sandbox. The connection is of no use afterwards.
     pub fn shutdown(mut self) -> Result<(), CallError> {
         self.ask(&Request::Shutdown, done)
