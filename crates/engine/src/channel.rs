@@ -24,12 +24,12 @@ use std::time::Duration;
 
 use clawpen_wire::supervisor::{
     CONTROL, Event, FactsReport, FileIdentity, Hello, IDENTIFY_VERSION, Identify, OLDEST_VERSION,
-    Request, VERSION, Welcome,
+    PROGRAM_VERSION, Request, VERSION, Welcome,
 };
 
 pub use batch::{BatchOutcome, FileWrite, Move};
 pub use error::{CallError, ConnectError, Failure, Violation};
-pub use exec::{AttachEnd, Captured, Command, ExecIo, Input, Order};
+pub use exec::{AttachEnd, Captured, Command, ExecIo, Input, Order, Program};
 pub use files::{Listed, WriteOptions};
 pub use link::Patience;
 use link::{Deadline, Link};
@@ -102,6 +102,17 @@ impl Channel {
         &self.welcome
     }
 
+    /// As if the supervisor were of another release.
+    #[cfg(test)]
+    pub(crate) const fn pretend_version(&mut self, version: u16) {
+        self.welcome.version = version;
+    }
+
+    /// Whether it can run programs of ours ([`Channel::exec_program`]); one of an older release cannot.
+    pub const fn takes_programs(&self) -> bool {
+        self.welcome.version >= PROGRAM_VERSION
+    }
+
     /// Whether an earlier call has broken the connection.
     pub const fn is_broken(&self) -> bool {
         self.broken
@@ -142,6 +153,11 @@ impl Channel {
     /// Asks for a sign of life.
     pub fn ping(&mut self) -> Result<(), CallError> {
         self.ask(&Request::Ping, done)
+    }
+
+    /// Whether a sign of life comes in time. If not, the connection is of no use any more.
+    pub(crate) fn answers_within(&mut self, patience: Duration) -> bool {
+        self.ask_within(patience, &Request::Ping, done).is_ok()
     }
 
     /// Ends the supervisor, and with it the sandbox. The connection is of no use afterwards.

@@ -30,11 +30,13 @@ use crate::report::{Failure, Step as _};
 
 mod commands;
 pub(crate) mod connection;
+mod programs;
 mod requests;
 mod standby;
 pub(crate) mod watch;
 
 use connection::{Channel, Connection};
+use programs::Program;
 use standby::Ahead;
 use watch::{ConnectionId, Token, Watched};
 
@@ -60,6 +62,8 @@ pub(crate) struct Server {
     connections: BTreeMap<ConnectionId, Connection>,
     commands: BTreeMap<ProcessId, Command>,
     starts: VecDeque<(ProcessId, Prepared)>,
+    /// What the host brought last.
+    program: Option<Program>,
     /// The shim without a command yet.
     ahead: Ahead,
     /// Shims that have said their last word and are about to end.
@@ -107,6 +111,7 @@ impl Server {
             connections: BTreeMap::new(),
             commands: BTreeMap::new(),
             starts: VecDeque::new(),
+            program: None,
             ahead: Ahead::default(),
             retiring: Vec::new(),
             next_connection: 1,
@@ -406,7 +411,10 @@ impl Server {
                 Channel::Write(writing) => writing.abort(),
                 Channel::Command(process) => self.abandon(process),
                 Channel::Job(job) => job.abandon(),
-                Channel::Attach { .. } | Channel::Read(_) | Channel::Facts => {}
+                Channel::Attach { .. }
+                | Channel::Read(_)
+                | Channel::Program(_)
+                | Channel::Facts => {}
             }
         }
         connection.socket.close(&self.epoll);

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use clawpen_rules::session::Placement;
 use clawpen_wire::supervisor::{Started, Stream};
+use serde_json::Value;
 
 use super::{Elapsed, Keeping, OpenError, Prepared, Target};
-use crate::audit::{AuditError, Call, Door, Ending, Reason, Verdict};
+use crate::audit::{AuditError, Call, Door, Ending, Piece, Reason, Verdict};
 use crate::backend::Plan;
 use crate::channel::{ExecIo, Input, Order};
 use crate::error_text::chain;
@@ -127,12 +128,35 @@ pub(super) fn stopped(
     yard: &Yard,
     prepared: &Prepared,
     about: &About<'_>,
-    (verdict, reason): (Verdict, &str),
+    (verdict, reason): (Verdict, Reason),
 ) -> Result<(), AuditError> {
     let mut call = blank(prepared, about, &random::uuid());
     call.verdict = verdict;
-    call.reason = Reason::new(reason);
+    call.reason = reason;
     append(yard, &call)
+}
+
+/// A reason that may quote the arguments of a call, without what it quotes.
+pub(super) fn quoting(text: &str, arguments: &Value) -> Reason {
+    let mut texts = Vec::new();
+    collect(arguments, &mut texts);
+    Reason::of(&[Piece::Quoting(text)], texts)
+}
+
+/// Every text of a JSON value, names of members too.
+fn collect<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
+    let mut rest = vec![value];
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::String(text) => texts.push(text),
+            Value::Array(items) => rest.extend(items),
+            Value::Object(members) => {
+                texts.extend(members.keys().map(String::as_str));
+                rest.extend(members.values());
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
 }
 
 /// A call that ran outside the sandbox, or in one that was there already.

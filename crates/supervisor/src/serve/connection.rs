@@ -8,6 +8,7 @@ use clawpen_os::events::{self, Epoll, Interest};
 use clawpen_wire::supervisor::frame::{self, Inbox};
 use clawpen_wire::supervisor::{CONTROL, Event, Failed, ProcessId};
 
+use super::programs::Incoming;
 use super::watch::Watched;
 use crate::exec;
 use crate::files::{Job, Reading, Writing};
@@ -33,6 +34,7 @@ pub(crate) enum Channel {
     },
     Read(Reading),
     Write(Box<Writing>),
+    Program(Incoming),
     /// Hash, copy or remove: done piece by piece, so that nothing else waits for it.
     Job(Box<Job>),
     /// The inside report is being made.
