@@ -58,9 +58,17 @@ impl HostFiles for OneLook {
     /// Names that were missing when the directory was last looked at are missing still if it has not
     /// changed since.
     fn entries(&self, directory: &str, names: &[&str]) -> Vec<Result<Option<Entry>, FactError>> {
-        let Ok(Some(Entry { kind: EntryKind::Directory, .. })) = self.entry(directory) else {
-            return names.iter().map(|name| self.entry(&posix::join(directory, name))).collect();
-        };
+        match self.entry(directory) {
+            Ok(Some(Entry { kind: EntryKind::Directory, .. })) => {}
+            // In a directory that is not there, there is nothing.
+            Ok(None) => return names.iter().map(|_| Ok(None)).collect(),
+            Ok(Some(_)) | Err(_) => {
+                return names
+                    .iter()
+                    .map(|name| self.entry(&posix::join(directory, name)))
+                    .collect();
+            }
+        }
         let stamp = self.stamps.borrow().get(directory).copied();
         let missing = stamp.map(|stamp| missing::recall(directory, stamp)).unwrap_or_default();
         let mut found = Vec::with_capacity(names.len());

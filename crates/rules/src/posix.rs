@@ -21,11 +21,17 @@ pub fn normalize(path: &str) -> String {
             other => parts.push(other),
         }
     }
-    let joined = parts.join("/");
-    match (absolute, joined.is_empty()) {
-        (true, _) => format!("/{joined}"),
+    let mut normal = String::with_capacity(path.len() + 1);
+    for part in parts {
+        if absolute || !normal.is_empty() {
+            normal.push('/');
+        }
+        normal.push_str(part);
+    }
+    match (absolute, normal.is_empty()) {
+        (true, true) => "/".to_owned(),
         (false, true) => ".".to_owned(),
-        (false, false) => joined,
+        (_, false) => normal,
     }
 }
 
@@ -53,11 +59,17 @@ pub fn relative<'a>(root: &str, path: &'a str) -> Option<&'a str> {
 
 /// `root/rest`, or `root` if `rest` is empty. `rest` must be relative.
 pub fn join(root: &str, rest: &str) -> String {
-    match (root, rest) {
-        (root, "") => root.to_owned(),
-        ("/", rest) => format!("/{rest}"),
-        (root, rest) => format!("{root}/{rest}"),
-    }
+    let root = match (root, rest) {
+        (root, "") => return root.to_owned(),
+        ("/", _) => "",
+        (root, _) => root,
+    };
+    // Hundreds of paths for one decision: room is made once.
+    let mut joined = String::with_capacity(root.len() + 1 + rest.len());
+    joined.push_str(root);
+    joined.push('/');
+    joined.push_str(rest);
+    joined
 }
 
 /// The directory that holds `path`; `/` holds itself.
