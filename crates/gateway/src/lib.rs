@@ -23,6 +23,9 @@ mod presence;
 pub mod server;
 mod shared;
 mod socket;
+mod throttle;
+mod tls;
 mod tree_json;
 
 pub use server::{Farewell, Options, Running, StartError, start};
+pub use tls::TlsError;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::http::HeaderValue;
 use axum::routing::any;
 use clawpen_engine::approvals_file::now_ms;
 use clawpen_engine::audit::Door as AuditDoor;
@@ -19,21 +20,21 @@ use clawpen_engine::config_file::{self, Base, Views, WriteError};
 use clawpen_engine::config_store::{StoreError, Surroundings};
 use clawpen_engine::devices::Devices;
 use clawpen_engine::{machine, random};
-use clawpen_rules::access::connect::OriginRules;
 use clawpen_rules::access::listen::{
-    self, Bind, Listen, ListenRefusal, Said, Secret, Unconfigured,
+    self, Bind, Listen, ListenRefusal, Said, Secret, Seed, Unconfigured,
 };
 use clawpen_rules::config::Config;
 use clawpen_rules::config::patch;
 use clawpen_rules::config::tree::Node;
 use clawpen_rules::timestamp::Timestamp;
 use clawpen_wire::gateway::{HANDSHAKE_TIMEOUT_MS, TICK_INTERVAL_MS, close};
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::approvals::{self, Approvals};
-use crate::auth::{Guard, Patience, Throttle};
+use crate::auth::Guard;
 use crate::http;
 use crate::hub::{Hub, Slow};
 use crate::journal::{Journal, Level};
@@ -41,6 +42,8 @@ use crate::methods::health::{self, LastHealth};
 use crate::metrics::Metrics;
 use crate::shared::{Shared, Strangers};
 use crate::socket::{Caller, Door};
+use crate::throttle::{OwnPrograms, Patience, Throttle};
+use crate::tls::{self, Identity, TlsError};
 use crate::tree_json::to_tree;
 
 /// How often and how long a taken port is tried again.
@@ -56,6 +59,10 @@ pub struct Options {
     pub around: Surroundings,
     pub port: Option<u16>,
     pub bind: Option<String>,
+    /// What counts instead of `gateway.auth`.
+    pub auth: Option<String>,
+    pub token: Option<SecretString>,
+    pub password: Option<SecretString>,
     pub unconfigured: Unconfigured,
     /// How long a login may take.
     pub handshake_timeout: Duration,
@@ -71,6 +78,9 @@ impl Options {
             around,
             port: None,
             bind: None,
+            auth: None,
+            token: None,
+            password: None,
             unconfigured: Unconfigured::Refuse,
             handshake_timeout: Duration::from_millis(timeout.unwrap_or(HANDSHAKE_TIMEOUT_MS)),
             tick: Duration::from_millis(TICK_INTERVAL_MS),
@@ -97,6 +107,13 @@ pub enum StartError {
     },
     #[error("cannot make a token for the gateway: {0}")]
     Token(String),
+    #[error("`gateway.tls` is on, and the gateway does not start without it: {0}")]
+    Tls(#[from] TlsError),
+    #[error(
+        "others can reach the gateway, and `gateway.controlUi.allowedOrigins` does not say which pages may \
+         talk to it; the pages of this machine could not be written there ({0}); write them yourself"
+    )]
+    Origins(String),
 }
 
 /// Whether somebody comes back.
@@ -113,6 +130,7 @@ const RESTART_MS: u64 = 1500;
 #[derive(Debug)]
 pub struct Running {
     addresses: Vec<SocketAddr>,
+    fingerprint: Option<String>,
     stop: watch::Sender<bool>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
     watcher: Option<Watcher>,
@@ -159,6 +177,11 @@ impl Running {
         &self.addresses
     }
 
+    /// The SHA-256 of the certificate; `None` if the gateway speaks no TLS.
+    pub fn fingerprint(&self) -> Option<&str> {
+        self.fingerprint.as_deref()
+    }
+
     /// Tells every client, closes every connection and waits for their ends. Sandboxes and approvals
     /// stay: they are not this process'.
     pub async fn stop(self, farewell: Farewell) {
@@ -188,23 +211,25 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let around = options.around.clone();
     let store = around.open().map_err(StartError::Config)?;
     let config = &store.loaded.config;
-    let said = Said {
-        port: options.port,
-        port_variable: around.variable("OPENCLAW_GATEWAY_PORT"),
-        bind: options.bind.as_deref(),
-        tailnet: machine::tailnet_address(),
-        token_variable: around.variable("OPENCLAW_GATEWAY_TOKEN"),
-        password_variable: around.variable("OPENCLAW_GATEWAY_PASSWORD"),
-        unconfigured: options.unconfigured,
+    let mut wanted = decide(config, &options, &around)?;
+    let identity = match &wanted.tls {
+        Some(tls) => {
+            let state = std::path::Path::new(&store.locations.state_dir);
+            Some(tls::load(tls, state, &names(wanted.bind))?)
+        }
+        None => None,
     };
-    let wanted = listen::decide(config, &said).map_err(StartError::Refused)?;
     let secret = ensure_secret(&around, &wanted.secret)?;
     let guard = Guard::of(&secret).ok_or_else(|| StartError::Token("none".to_owned()))?;
     let listeners = open(&wanted).await?;
+    seed_origins(&around, &mut wanted, &listeners)?;
+    let strict = wanted.strict_transport.as_deref();
     let shared = Arc::new(Shared {
         guard,
-        origins: origins(config),
-        proxies: wanted.proxies.clone(),
+        strict_transport: strict.and_then(|text| HeaderValue::from_str(text).ok()),
+        origins: wanted.origins,
+        device_rule: wanted.devices,
+        proxies: wanted.proxies,
         devices: Devices::in_state(&store.locations.state_dir),
         hub: Hub::default(),
         health: LastHealth::default(),
@@ -222,10 +247,68 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         locations: store.locations,
         around,
     });
-    Ok(run(shared, listeners, options.tick))
+    Ok(run(shared, listeners, (identity, options.tick)))
 }
 
-fn run(shared: Arc<Shared>, listeners: Vec<TcpListener>, tick: Duration) -> Running {
+fn decide(config: &Config, options: &Options, around: &Surroundings) -> Result<Listen, StartError> {
+    let exposed = |secret: &'_ Option<SecretString>| {
+        secret.as_ref().map(|secret| secret.expose_secret().to_owned())
+    };
+    let (token, password) = (exposed(&options.token), exposed(&options.password));
+    let said = Said {
+        port: options.port,
+        port_variable: around.variable("OPENCLAW_GATEWAY_PORT"),
+        bind: options.bind.as_deref(),
+        mode: options.auth.as_deref(),
+        token: token.as_deref(),
+        password: password.as_deref(),
+        tailnet: machine::tailnet_address(),
+        token_variable: around.variable("OPENCLAW_GATEWAY_TOKEN"),
+        password_variable: around.variable("OPENCLAW_GATEWAY_PASSWORD"),
+        unconfigured: options.unconfigured,
+    };
+    listen::decide(config, &said).map_err(StartError::Refused)
+}
+
+/// What a certificate that we make is for: the names of this machine, and the address it listens on.
+fn names(bind: Bind) -> Vec<String> {
+    let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+    match bind {
+        Bind::Custom(address) if !address.is_loopback() => names.push(address.to_string()),
+        Bind::Custom(_) | Bind::Loopback | Bind::Lan => {}
+    }
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    if !host.is_empty() && host != "localhost" && host.bytes().all(is_name) {
+        names.push(host);
+    }
+    names
+}
+
+/// Writes down which pages may talk to a gateway that others can reach, if the config says nothing.
+fn seed_origins(
+    around: &Surroundings,
+    wanted: &mut Listen,
+    listeners: &[TcpListener],
+) -> Result<(), StartError> {
+    match wanted.seed {
+        Seed::No => return Ok(()),
+        Seed::Yes => {}
+    }
+    let port = listeners.first().and_then(|listener| listener.local_addr().ok());
+    let port = port.map_or(wanted.port, |address| address.port());
+    let origins = listen::seeded_origins(port, wanted.bind, wanted.tls.as_ref());
+    let addition = json!({ "gateway": { "controlUi": { "allowedOrigins": origins } } });
+    add_to_config(around, &addition).map_err(StartError::Origins)?;
+    wanted.origins.allowed = origins;
+    Ok(())
+}
+
+fn run(
+    shared: Arc<Shared>,
+    listeners: Vec<TcpListener>,
+    (identity, tick): (Option<Identity>, Duration),
+) -> Running {
     let (stop, stopped) = watch::channel(false);
     let addresses: Vec<SocketAddr> =
         listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
@@ -234,8 +317,9 @@ fn run(shared: Arc<Shared>, listeners: Vec<TcpListener>, tick: Duration) -> Runn
         let app = Router::new().fallback(any(http::serve)).with_state(shared.clone());
         let service = app.into_make_service_with_connect_info::<Caller>();
         let mut stopped = stopped.clone();
+        let acceptor = identity.as_ref().map(|identity| identity.acceptor.clone());
         tasks.push(tokio::spawn(async move {
-            let serving = axum::serve(Door(listener), service);
+            let serving = axum::serve(Door { listener, acceptor }, service);
             let serving = serving.with_graceful_shutdown(async move {
                 let _ = stopped.wait_for(|stop| *stop).await;
             });
@@ -246,8 +330,14 @@ fn run(shared: Arc<Shared>, listeners: Vec<TcpListener>, tick: Duration) -> Runn
     tasks.push(tokio::spawn(beat(shared.clone(), tick, stopped)));
     let watcher = Watcher::start(&shared);
     let places: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-    shared.journal.note(Level::Info, "the gateway listens", &json!({ "addresses": places }));
-    Running { addresses, stop, tasks, watcher, shared: SharedHandle(shared) }
+    let fingerprint = identity.as_ref().map(|identity| identity.fingerprint.clone());
+    let about = json!({ "addresses": places, "certificate": fingerprint });
+    shared.journal.note(Level::Info, "the gateway listens", &about);
+    if identity.is_some_and(|identity| identity.is_key_open) {
+        let what = "everybody on this machine can read the key of the certificate; chmod 600 it";
+        shared.journal.note(Level::Warn, what, &json!({}));
+    }
+    Running { addresses, fingerprint, stop, tasks, watcher, shared: SharedHandle(shared) }
 }
 
 /// Sends signs of life and the health until the gateway stops.
@@ -280,21 +370,27 @@ async fn beat(shared: Arc<Shared>, tick: Duration, mut stopped: watch::Receiver<
 
 /// The secret of the config; a token that is not there yet is made and written down.
 fn ensure_secret(around: &Surroundings, secret: &Secret) -> Result<Secret, StartError> {
-    let fail = |error: &dyn std::error::Error| StartError::Token(error.to_string());
     match secret {
         Secret::Token(None) => {}
         other => return Ok(other.clone()),
     }
-    let token = random::token().map_err(|error| fail(&error))?;
-    let addition = to_tree(&json!({ "gateway": { "auth": { "mode": "token", "token": token } } }));
+    let token = random::token().map_err(|error| StartError::Token(error.to_string()))?;
+    let addition = json!({ "gateway": { "auth": { "mode": "token", "token": token } } });
+    add_to_config(around, &addition).map_err(StartError::Token)?;
+    Ok(Secret::Token(Some(token)))
+}
+
+/// Adds to the config what it does not say yet; the error is for people.
+fn add_to_config(around: &Surroundings, addition: &Value) -> Result<(), String> {
+    let addition = to_tree(addition);
     let now = Timestamp::from_millis(now_ms());
     let written = config_file::write(around, Base::Now, now, |old| {
         let mut new: Node = old.shown.clone();
         patch::merge(&mut new, &addition);
         Ok::<_, std::convert::Infallible>(new)
     });
-    written.map_err(|error: WriteError<std::convert::Infallible>| fail(&error))?;
-    Ok(Secret::Token(Some(token)))
+    let failed = |error: WriteError<std::convert::Infallible>| error.to_string();
+    written.map(drop).map_err(failed)
 }
 
 async fn open(wanted: &Listen) -> Result<Vec<TcpListener>, StartError> {
@@ -330,15 +426,6 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
     }
 }
 
-fn origins(config: &Config) -> OriginRules {
-    let allowed = config.at(&["gateway", "controlUi", "allowedOrigins"]);
-    let fallback = config.at(&["gateway", "controlUi", "dangerouslyAllowHostHeaderOriginFallback"]);
-    OriginRules {
-        allowed: allowed.and_then(|at| at.strings()).unwrap_or_default(),
-        host_header_counts: fallback.is_some_and(|at| at.node.as_bool() == Some(true)),
-    }
-}
-
 fn patience(config: &Config) -> Patience {
     let built_in = Patience::default();
     let number = |key: &str| {
@@ -347,10 +434,13 @@ fn patience(config: &Config) -> Patience {
     };
     let duration =
         |key: &str, built_in: Duration| number(key).map_or(built_in, Duration::from_millis);
+    let exempt = config.at(&["gateway", "auth", "rateLimit", "exemptLoopback"]);
+    let is_counted = exempt.is_some_and(|at| at.node.as_bool() == Some(false));
     let attempts = number("maxAttempts").and_then(|number| u32::try_from(number).ok());
     Patience {
         attempts: attempts.unwrap_or(built_in.attempts),
         window: duration("windowMs", built_in.window),
         lockout: duration("lockoutMs", built_in.lockout),
+        own_programs: if is_counted { OwnPrograms::Counted } else { OwnPrograms::Exempt },
     }
 }
