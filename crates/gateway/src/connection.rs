@@ -20,8 +20,8 @@ use clawpen_engine::random;
 use clawpen_rules::access::connect::Peer;
 use clawpen_rules::access::trusted_user::UserVerdict;
 use clawpen_wire::gateway::{
-    self, EventPlace, MAX_BUFFERED_BYTES, MAX_HANDSHAKE_BYTES, MAX_PAYLOAD_BYTES, Request,
-    TICK_INTERVAL_MS, close, params,
+    self, EventPlace, MAX_BUFFERED_BYTES, MAX_HANDSHAKE_BYTES, MAX_PAYLOAD_BYTES, OLDEST_PROTOCOL,
+    Request, TICK_INTERVAL_MS, close, params,
 };
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
@@ -242,15 +242,31 @@ fn hello(shared: &Shared, session: &Session, login: &Login, health: &Value) -> V
             "tickIntervalMs": TICK_INTERVAL_MS,
         },
     });
-    if let Some(issued) = &login.issued {
-        hello["auth"] = json!({
+    if let Some(auth) = granted(shared, login) {
+        hello["auth"] = auth;
+    }
+    hello
+}
+
+/// What somebody was given. The older protocol says so only with a token; the newer one always, and how.
+fn granted(shared: &Shared, login: &Login) -> Option<Value> {
+    let is_newer = login.protocol > OLDEST_PROTOCOL;
+    let mut auth = match &login.issued {
+        Some(issued) => json!({
             "deviceToken": issued.token,
             "role": login.role.as_str(),
             "scopes": issued.scopes.words(),
             "issuedAtMs": issued.issued_at_ms,
-        });
+        }),
+        None if is_newer => {
+            json!({ "role": login.role.as_str(), "scopes": login.scope_words })
+        }
+        None => return None,
+    };
+    if is_newer {
+        auth["method"] = json!(shared.guard.mode());
     }
-    hello
+    Some(auth)
 }
 
 /// Somebody as others see him.

@@ -119,7 +119,13 @@ fn seen<'a>(headers: &'a HeaderMap, name: &str) -> Seen<'a> {
     }
 }
 
+/// A path that the reference keeps for something else; any other is as good as `/`.
+const RESERVED: &str = "/__openclaw__/ws";
+
 async fn upgrade(shared: Arc<Shared>, caller: Caller, request: Request) -> Response {
+    if request.uri().path() == RESERVED {
+        return plain(StatusCode::NOT_FOUND, "Not Found");
+    }
     let peer = peer(&shared, caller.address.ip(), request.headers());
     let Some(stranger) = shared.strangers.admit(peer.address.unwrap_or(caller.address.ip())) else {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "Too many unauthenticated sockets");

@@ -154,6 +154,6 @@ async fn a_control_page_needs_its_device_unless_the_config_dares() {
     let (_, answer) = knock(daring.address(), &own, page(ALL, wrong, Value::Null)).await;
     assert_eq!(answer["error"]["details"]["code"], "AUTH_TOKEN_MISMATCH", "{answer}");
     let (mut client, answer) = knock(daring.address(), &own, page(ALL, token(), device())).await;
-    assert_eq!(answer["payload"]["auth"], Value::Null, "{answer}");
+    assert_eq!(answer["payload"]["auth"]["deviceToken"], Value::Null, "{answer}");
     assert_eq!(call(&mut client, "config.get", json!({})).await["ok"], true);
 }

@@ -100,7 +100,9 @@ async fn whom_the_proxy_names_comes_in() {
     let (mut client, answer) = knock(ground.address(), &proxied(&ada), asked).await;
     assert_eq!(answer["payload"]["snapshot"]["authMode"], "trusted-proxy", "{answer}");
     // Nothing is written down about the device: the proxy asks every time.
-    assert_eq!(answer["payload"]["auth"], Value::Null, "{answer}");
+    let auth = &answer["payload"]["auth"];
+    let expected = json!({ "method": "trusted-proxy", "role": "operator", "scopes": ALL });
+    assert_eq!(auth, &expected, "{answer}");
     assert_eq!(call(&mut client, "config.get", json!({})).await["ok"], true);
     // Without a device nobody has scopes, whatever he asks for.
     let asked = page(ALL, json!({}), Value::Null);

@@ -101,6 +101,7 @@ fn a_certificate_that_clients_would_refuse_stops_the_start_with_its_place() {
     pair.refused(&pair.wanted(), &["key.pem", "gateway.tls.keyPath"]);
     pair.write("cert.pem", "no certificate");
     pair.refused(&pair.wanted(), &["cert.pem", "gateway.tls.certPath"]);
+    let pair = Pair::new(2020, 2120);
     pair.write("cert.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     pair.refused(&pair.wanted(), &["cert.pem", "cannot be used"]);
 }
