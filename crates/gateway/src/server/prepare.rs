@@ -27,10 +27,8 @@ pub(super) fn decide(
     options: &Options,
     around: &Surroundings,
 ) -> Result<Listen, StartError> {
-    let exposed = |secret: &'_ Option<SecretString>| {
-        secret.as_ref().map(|secret| secret.expose_secret().to_owned())
-    };
-    let (token, password) = (exposed(&options.token), exposed(&options.password));
+    let exposed = |secret: Option<&SecretString>| secret.map(|it| it.expose_secret().to_owned());
+    let (token, password) = (exposed(options.token.as_ref()), exposed(options.password.as_ref()));
     let said = Said {
         port: options.port,
         port_variable: around.variable("OPENCLAW_GATEWAY_PORT"),

@@ -39,6 +39,9 @@ impl Secret {
     }
 }
 
+const USER: &str = "gateway.auth.trustedProxy.userHeader";
+const REQUIRED: &str = "gateway.auth.trustedProxy.requiredHeaders";
+
 /// Headers that clients write themselves, or that say something else than who somebody is.
 const NOT_A_PROXYS: &[&str] = &[
     "accept",
@@ -113,8 +116,6 @@ fn users(config: &Config) -> Result<TrustedUsers, ListenRefusal> {
             Err(ListenRefusal::BadHeader { key, found: found.clone() })
         }
     };
-    const USER: &str = "gateway.auth.trustedProxy.userHeader";
-    const REQUIRED: &str = "gateway.auth.trustedProxy.requiredHeaders";
     let user_header = header(USER, &user)?;
     if NOT_A_PROXYS.contains(&user_header.as_str()) {
         return Err(ListenRefusal::BadHeader { key: USER, found: user });
