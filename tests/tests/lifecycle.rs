@@ -11,5 +11,7 @@ mod calls;
 mod clock;
 #[path = "lifecycle/complaints.rs"]
 mod complaints;
+#[path = "lifecycle/kept.rs"]
+mod kept;
 #[path = "lifecycle/many.rs"]
 mod many;

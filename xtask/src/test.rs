@@ -47,6 +47,7 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
         gateway(rest)?;
         return Ok(ExitCode::SUCCESS);
     }
+    programs()?;
     run_command(runner().arg("--workspace").args(args))?;
     if args.is_empty() {
         documentation()?;
@@ -54,10 +55,14 @@ pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Tests start the real programs, and a test build does not make those.
+fn programs() -> Result<()> {
+    run_command(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]))
+}
+
 /// Unit, property and integration tests of the workspace, with everything they may need.
 pub(crate) fn with_services(services: &Services, args: &[String]) -> Result<()> {
-    // Tests start the real programs, and a test build does not make those.
-    run_command(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
+    programs()?;
     let clients = Clients::install()?;
     let reference = ReferenceCli::install()?;
     let mut tests = runner();
@@ -68,7 +73,7 @@ pub(crate) fn with_services(services: &Services, args: &[String]) -> Result<()> 
 /// The gateway over a real socket, also with the reference's own command line. Needs no service.
 fn gateway(args: &[String]) -> Result<()> {
     let reference = ReferenceCli::install()?;
-    run_command(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
+    programs()?;
     let mut tests = runner();
     tests.args(["-p", "clawpen-tests", "--test", "gateway"]).args(args);
     run_command(reference.known_to(&mut tests))
@@ -77,7 +82,7 @@ fn gateway(args: &[String]) -> Result<()> {
 /// The MCP door, with real clients in processes of their own. Needs no service.
 fn mcp(args: &[String]) -> Result<()> {
     let clients = Clients::install()?;
-    run_command(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
+    programs()?;
     let mut tests = runner();
     tests.args(["-p", "clawpen-tests", "--test", "mcp"]).args(args);
     run_command(clients.known_to(&mut tests))
@@ -131,7 +136,7 @@ fn one_suite(suite: &str, args: &[String]) -> Result<()> {
     }
     let services = Services::start()?;
     // Tests start the real programs, and a test build does not make those.
-    run_command(&mut cargo(&["build", "--quiet", "--workspace", "--bins"]))?;
+    programs()?;
     let mut tests = runner();
     tests.args(["-p", "clawpen-tests", "--test", suite]).args(args);
     if suite == "escape" {

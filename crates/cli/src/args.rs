@@ -6,6 +6,7 @@ pub(crate) mod chat;
 mod gateway;
 pub(crate) mod lifecycle;
 pub(crate) mod mcp;
+pub(crate) mod up;
 
 pub(crate) use audit::AuditArgs;
 pub(crate) use gateway::GatewayArgs;
@@ -24,6 +25,7 @@ use clawpen_wire::supervisor::Parents;
 #[derive(Debug, Parser)]
 #[command(name = "clawpen", version, propagate_version = true, args_override_self = true)]
 #[command(after_help = "Start here:\n  \
+    clawpen up                         write a config, start the gateway, say what is next\n  \
     clawpen exec -- sh -c 'id; ls /'   run something in a sandbox\n  \
     clawpen chat                       talk to an agent that works in one\n  \
     clawpen sandbox explain            what is in force, and where it comes from\n  \
@@ -42,6 +44,15 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Bring it all up: a config if there is none, the gateway in the background, and what to do next
+    Up(up::UpArgs),
+    /// What is there: gateway, backend, sandboxes, what waits for an answer, versions
+    Status(FormatFlag),
+    /// End the gateway; sandboxes stay
+    Down(up::DownArgs),
+    /// Have systemd start the gateway: write or remove its unit file
+    #[command(subcommand, arg_required_else_help = true)]
+    Service(up::ServiceCommand),
     /// Talk to an agent whose every tool call runs in a sandbox
     #[command(args_override_self = true)]
     Chat(chat::ChatArgs),

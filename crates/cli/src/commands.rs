@@ -6,10 +6,12 @@ pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod down;
 pub(crate) mod exec;
 pub(crate) mod explain;
 pub(crate) mod fs;
 pub(crate) mod gateway;
+pub(crate) mod gateway_logs;
 pub(crate) mod image;
 pub(crate) mod live;
 pub(crate) mod manual;
@@ -18,7 +20,10 @@ pub(crate) mod processes;
 pub(crate) mod repair;
 pub(crate) mod reseed;
 pub(crate) mod sandboxes;
+pub(crate) mod service;
+pub(crate) mod status;
 pub(crate) mod trash;
+pub(crate) mod up;
 pub(crate) mod why;
 pub(crate) mod why_command;
 
@@ -33,9 +38,11 @@ use clawpen_engine::channel::CallError;
 use clawpen_engine::config_store::StoreError;
 use clawpen_engine::database::DatabaseError;
 use clawpen_engine::explain::QuestionError;
+use clawpen_engine::gateway_process::{LaunchError, PlaceError, RecordError, StopError};
 use clawpen_engine::images::{BuildError, ExportError, RecipeError};
 use clawpen_engine::lifecycle::EnsureError;
 use clawpen_engine::registry::RegistryError;
+use clawpen_engine::state_file::StateFileError;
 use clawpen_engine::transfer::TransferError;
 use clawpen_engine::workspaces::WorkspaceError;
 use clawpen_engine::workspaces::trash::TrashError;
@@ -43,6 +50,7 @@ use clawpen_engine::workspaces::trash::TrashError;
 use clawpen_rules::approval::file::FileRefused;
 
 use crate::config_report;
+use crate::output::safe_lines;
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -104,6 +112,16 @@ pub(crate) enum CommandError {
     Door(#[from] clawpen_gateway::mcp::run::DoorError),
     #[error(transparent)]
     Token(#[from] clawpen_gateway::mcp::http::token::TokenError),
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error(transparent)]
+    Stop(#[from] StopError),
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    #[error(transparent)]
+    StateFile(#[from] StateFileError),
     #[error("cannot print the result")]
     Print(#[from] std::io::Error),
     #[error("{what}")]
@@ -127,6 +145,10 @@ impl CommandError {
     pub(crate) fn report(&self) -> String {
         match self {
             Self::Config(error) => config_report::failure(error),
+            // What the gateway said has several lines, and is made harmless line by line.
+            Self::Launch(error @ LaunchError::Ended { .. }) => {
+                format!("error: {}", safe_lines(&error.to_string()))
+            }
             other => config_report::chain(other),
         }
     }

@@ -5,6 +5,7 @@ mod args;
 mod commands;
 mod config_report;
 mod exit;
+mod file_change;
 mod output;
 
 use std::process::ExitCode;
@@ -57,6 +58,10 @@ fn runs_a_command() -> bool {
 
 fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
     match command {
+        Command::Up(args) => commands::up::run(&args, output),
+        Command::Status(format) => commands::status::run(format.format(), output),
+        Command::Down(args) => commands::down::run(&args, output),
+        Command::Service(command) => commands::service::run(&command, output),
         Command::Chat(args) => commands::chat::run(&args, output),
         Command::Exec(args) => Ok(commands::exec::run(&args, output)),
         Command::Shell(args) => Ok(commands::exec::shell(&args, output)),

@@ -57,4 +57,6 @@ impl<'a> Audit<'a> {
 }
 
 #[cfg(test)]
+mod exec_reasons;
+#[cfg(test)]
 mod tests;

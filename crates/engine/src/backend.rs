@@ -4,6 +4,7 @@
 //! business: once connected, every sandbox speaks the supervisor's protocol.
 
 pub mod docker;
+mod kept;
 pub mod native;
 
 use std::collections::HashMap;
@@ -21,6 +22,7 @@ use clawpen_wire::pen::Lifetime;
 
 use self::docker::engine::{LEFT_ALONE, Patience};
 use self::docker::{DockerBackend, DockerFailure, Endpoint};
+use self::kept::Kept;
 use self::native::{FindError, Found};
 use crate::channel::{CallError, Channel, ConnectError};
 use crate::registry::{DockerIdentity, Identity};
@@ -65,6 +67,8 @@ pub struct Engines {
     patience: Patience,
     /// What waits for native pens to be asked for.
     ahead: Arc<native::Ahead>,
+    /// Connections between two calls.
+    kept: Arc<Kept>,
 }
 
 /// There is no sandbox.
@@ -106,10 +110,11 @@ impl Engines {
         Self { patience: Patience::Brief, ..Self::default() }
     }
 
-    /// Connections of their own, with the same pens made ahead.
+    /// Connections to engines of their own, with the same pens made ahead and the same connections to sandboxes.
     #[must_use]
     pub fn beside(&self) -> Self {
-        Self { ahead: Arc::clone(&self.ahead), ..Self::default() }
+        let (ahead, kept) = (Arc::clone(&self.ahead), Arc::clone(&self.kept));
+        Self { ahead, kept, ..Self::default() }
     }
 
     /// Whether a native pen of this name was given to its owner since this was last asked.
@@ -217,6 +222,9 @@ impl Engines {
 
     /// Connects to a sandbox that was written down. The value leaves it running.
     pub fn find(&self, identity: &Identity, state_dir: &str) -> Result<Found<Sandbox>, ReachError> {
+        if let Some(sandbox) = self.kept.take(identity) {
+            return Ok(Found::There(sandbox));
+        }
         match identity {
             Identity::Native(identity) => match native::Pen::find(identity)? {
                 Found::There(pen) => Ok(Found::There(Sandbox::Native(Box::new(pen)))),
@@ -229,6 +237,12 @@ impl Engines {
                 Ok(found.map_or(Found::Gone, |pen| Found::There(Sandbox::Docker(Box::new(pen)))))
             }
         }
+    }
+
+    /// Gives a sandbox back that [`Engines::find`] gave and nobody uses now: the next who looks for it need not
+    /// connect again.
+    pub(crate) fn give_back(&self, identity: &Identity, sandbox: Sandbox) {
+        self.kept.put(identity, sandbox);
     }
 
     /// Ends a sandbox that was written down, and waits until nothing of it is left. One that is gone
@@ -294,6 +308,19 @@ impl Sandbox {
             Self::Native(pen) => pen.channel(),
             Self::Docker(pen) => pen.channel(),
         }
+    }
+
+    /// Whether another process made it, or an earlier call.
+    const fn was_found(&self) -> bool {
+        match self {
+            Self::Native(pen) => pen.was_found(),
+            Self::Docker(pen) => pen.was_found(),
+        }
+    }
+
+    /// Whether both ends of the connection agree that nothing is going on.
+    fn can_go_on(&mut self) -> bool {
+        self.channel().is_ok_and(Channel::is_at_rest)
     }
 
     /// What was asked and what was found, before the first command; nothing for a sandbox that was

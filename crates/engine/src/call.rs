@@ -305,7 +305,7 @@ pub fn run<T>(
             return Err(error);
         }
     };
-    let backend = open.sandbox().backend();
+    let backend = prepared.plan.backend();
     let how = match &open {
         Open::Held(held) => Some(held.how.clone()),
         Open::Fresh(_) => None,
@@ -313,11 +313,12 @@ pub fn run<T>(
     let mut tally = Tally::default();
     let value = job(&mut open, &mut tally);
     faults::reached("call.ran");
-    record::ran(yard, prepared, about, &id, (start.elapsed(), tally))?;
+    let ran = record::ran(prepared, about, &id, (start.elapsed(), tally));
     let mut notes: Vec<String> = trouble.into_iter().collect();
     match open {
-        Open::Held(held) => drop(held),
+        Open::Held(held) => held.close(&ran)?,
         Open::Fresh(sandbox) => {
+            record::append(yard, &ran)?;
             if let Err(error) = sandbox.remove() {
                 notes.push(error.to_string());
             }

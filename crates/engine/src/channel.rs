@@ -24,12 +24,12 @@ use std::time::Duration;
 
 use clawpen_wire::supervisor::{
     CONTROL, Event, FactsReport, FileIdentity, Hello, IDENTIFY_VERSION, Identify, OLDEST_VERSION,
-    Request, VERSION, Welcome,
+    PROGRAM_VERSION, Request, VERSION, Welcome,
 };
 
 pub use batch::{BatchOutcome, FileWrite, Move};
 pub use error::{CallError, ConnectError, Failure, Violation};
-pub use exec::{AttachEnd, Captured, Command, ExecIo, Input, Order};
+pub use exec::{AttachEnd, Captured, Command, ExecIo, Input, Order, Program};
 pub use files::{Listed, WriteOptions};
 pub use link::Patience;
 use link::{Deadline, Link};
@@ -44,6 +44,8 @@ pub struct Channel {
     next: u32,
     /// Set when the two sides may no longer agree on where they are.
     broken: bool,
+    /// Set when a call ended by something that only this side knows of.
+    cut_short: bool,
 }
 
 impl Channel {
@@ -92,7 +94,7 @@ impl Channel {
         if !(oldest..=VERSION).contains(&welcome.version) {
             return Err(ConnectError::Version { theirs: welcome.version, oldest });
         }
-        Ok(Self { link, welcome, next: CONTROL + 1, broken: false })
+        Ok(Self { link, welcome, next: CONTROL + 1, broken: false, cut_short: false })
     }
 
     /// What the supervisor said of itself. Its build name is for people only.
@@ -100,9 +102,26 @@ impl Channel {
         &self.welcome
     }
 
+    /// As if the supervisor were of another release.
+    #[cfg(test)]
+    pub(crate) const fn pretend_version(&mut self, version: u16) {
+        self.welcome.version = version;
+    }
+
+    /// Whether it can run programs of ours ([`Channel::exec_program`]); one of an older release cannot.
+    pub const fn takes_programs(&self) -> bool {
+        self.welcome.version >= PROGRAM_VERSION
+    }
+
     /// Whether an earlier call has broken the connection.
     pub const fn is_broken(&self) -> bool {
         self.broken
+    }
+
+    /// Whether every call was carried to its end, and the other side is there and silent. Only then the next
+    /// caller may go on where the last one stopped.
+    pub fn is_at_rest(&mut self) -> bool {
+        !self.broken && !self.cut_short && self.link.is_silent()
     }
 
     /// Asks for the inside report.
@@ -134,6 +153,11 @@ impl Channel {
     /// Asks for a sign of life.
     pub fn ping(&mut self) -> Result<(), CallError> {
         self.ask(&Request::Ping, done)
+    }
+
+    /// Whether a sign of life comes in time. If not, the connection is of no use any more.
+    pub(crate) fn answers_within(&mut self, patience: Duration) -> bool {
+        self.ask_within(patience, &Request::Ping, done).is_ok()
     }
 
     /// Ends the supervisor, and with it the sandbox. The connection is of no use afterwards.
@@ -190,6 +214,7 @@ impl Channel {
         self.next = channel.checked_add(count).ok_or(CallError::Broken)?;
         let result = call(&mut self.link, channel);
         self.broken = result.as_ref().is_err_and(CallError::breaks_connection);
+        self.cut_short |= result.as_ref().is_err_and(|error| error.failure().is_none());
         self.link.settle();
         result
     }

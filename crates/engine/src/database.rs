@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, Params, Row, RowIndex, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, Params, Row, RowIndex};
 
 pub use changes::Changes;
 pub use failure::{DatabaseError, DatabaseFailure};
@@ -151,7 +151,7 @@ impl Database {
         &self,
         work: impl FnOnce(Sql<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.within(TransactionBehavior::Deferred, work)
+        self.within("BEGIN DEFERRED", work)
     }
 
     /// Changes; all of it or, on an error, nothing.
@@ -159,7 +159,7 @@ impl Database {
         &self,
         work: impl FnOnce(Sql<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.within(TransactionBehavior::Immediate, |sql| {
+        self.within("BEGIN IMMEDIATE", |sql| {
             // A newer clawpen may have changed the tables while we had the file open.
             let found = sql.first("PRAGMA user_version", [], |row| row.get::<_, u32>(0))?;
             let found = found.unwrap_or_default();
@@ -170,20 +170,39 @@ impl Database {
 
     fn within<T, E: From<DatabaseError>>(
         &self,
-        behavior: TransactionBehavior,
+        begin: &'static str,
         work: impl FnOnce(Sql<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let sql = Sql { connection: &self.connection, path: &self.path };
+        sql.run(begin, [])?;
         // Dropped without a commit, it takes everything back.
-        let transaction = Transaction::new_unchecked(&self.connection, behavior)
-            .map_err(|error| sql.failed(error))?;
+        let open = OpenTransaction(sql);
         let done = work(sql)?;
-        transaction.commit().map_err(|error| sql.failed(error))?;
+        open.commit()?;
         Ok(done)
     }
 
     fn error(&self, cause: DatabaseFailure) -> DatabaseError {
         DatabaseError { path: self.path.clone(), cause }
+    }
+}
+
+/// A transaction that has begun.
+struct OpenTransaction<'a>(Sql<'a>);
+
+impl OpenTransaction<'_> {
+    /// If this fails, so does everything that was done in it.
+    fn commit(self) -> Result<(), DatabaseError> {
+        self.0.run("COMMIT", []).map(drop)
+    }
+}
+
+impl Drop for OpenTransaction<'_> {
+    fn drop(&mut self) {
+        if !self.0.connection.is_autocommit() {
+            // Whoever failed has said why. A connection that cannot even take back refuses all that follows.
+            drop(self.0.run("ROLLBACK", []));
+        }
     }
 }
 
@@ -241,11 +260,6 @@ impl Sql<'_> {
             Ok::<_, rusqlite::Error>(())
         };
         walk().map_err(|error| self.failed(error))
-    }
-
-    /// The id of the row that was inserted last.
-    pub(crate) fn last_id(self) -> u64 {
-        self.connection.last_insert_rowid().unsigned_abs()
     }
 
     fn failed(self, error: rusqlite::Error) -> DatabaseError {

@@ -23,6 +23,7 @@ pub mod faults;
 mod file_stamps;
 pub mod fs_bridge;
 pub mod gateway_identity;
+pub mod gateway_process;
 pub mod host_call;
 pub mod host_exec;
 pub mod host_files;

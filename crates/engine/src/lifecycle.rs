@@ -29,13 +29,14 @@ use std::io;
 use clawpen_rules::reuse::{self, RefuseReason, ReplaceReason, Reuse, Stale};
 use clawpen_wire::pen::Lifetime;
 
+use crate::audit::{AuditError, Call, append_call};
 use crate::backend::native::Found;
 use crate::backend::{self, Engines, Place, Plan, ReachError, RemoveError, Sandbox};
 use crate::clock::Clock;
-use crate::database::Database;
+use crate::database::{Database, DatabaseError};
 use crate::faults;
 use crate::registry::{
-    Holder, Identity, LeaseId, NewRow, Registry, RegistryError, Row, State, Use,
+    self, Holder, Identity, LeaseId, NewRow, Registry, RegistryError, Row, State, Use,
 };
 
 pub use janitor::Recovered;
@@ -90,8 +91,15 @@ pub struct Held<'a> {
     /// How it came to be.
     pub how: How,
     pub identity: Identity,
+    lease: Leased<'a>,
+}
+
+/// A lease that ends with its value.
+#[derive(Debug)]
+struct Leased<'a> {
     lifecycle: Lifecycle<'a>,
-    lease: LeaseId,
+    /// `None` once it is released.
+    id: Option<LeaseId>,
 }
 
 /// How a sandbox came to be there.
@@ -156,12 +164,7 @@ impl<'a> Lifecycle<'a> {
         caller: &Caller<'_>,
     ) -> Result<Held<'a>, EnsureError> {
         let name = &wanted.row.name;
-        if let Some(row) = self.registry().get(name)?
-            && row.state == State::Ready
-            && row.fingerprint == wanted.row.fingerprint
-            && row.backend == wanted.row.backend
-            && let Some(held) = self.hold(&row, caller, How::Kept)?
-        {
+        if let Some(held) = self.hold_as_is(wanted, caller)? {
             return Ok(held);
         }
         let lock = NameLock::wait(self.state_dir, name)
@@ -174,6 +177,24 @@ impl<'a> Lifecycle<'a> {
             }
         }
         Err(EnsureError::Restless { name: name.clone() })
+    }
+
+    /// Holds a sandbox that is ready and just as wanted. One look and the lease are one change.
+    fn hold_as_is(
+        &self,
+        wanted: &Wanted<'_>,
+        caller: &Caller<'_>,
+    ) -> Result<Option<Held<'a>>, EnsureError> {
+        let holder = Holder::this().map_err(EnsureError::Holder)?;
+        let usage = Use { holder: &holder, call: caller.call, session: caller.session };
+        let is_wanted = |row: &Row| {
+            row.identity.is_some()
+                && row.fingerprint == wanted.row.fingerprint
+                && row.backend == wanted.row.backend
+        };
+        let name = &wanted.row.name;
+        let leased = self.registry().lease_if(name, &usage, &self.clock.now(), is_wanted)?;
+        leased.map_or(Ok(None), |(row, lease)| self.reach(&row, lease, How::Kept))
     }
 
     /// Holds a sandbox if it is there and ready; makes and starts nothing.
@@ -230,9 +251,20 @@ impl<'a> Lifecycle<'a> {
         caller: &Caller<'_>,
         how: How,
     ) -> Result<Option<Held<'a>>, EnsureError> {
-        let Some(identity) = &row.identity else { return Ok(None) };
+        if row.identity.is_none() {
+            return Ok(None);
+        }
         let Some(lease) = self.lease(row, caller)? else { return Ok(None) };
+        self.reach(row, lease, how)
+    }
+
+    /// Connects to a sandbox that is leased.
+    fn reach(&self, row: &Row, lease: LeaseId, how: How) -> Result<Option<Held<'a>>, EnsureError> {
         faults::reached("call.leased");
+        let Some(identity) = &row.identity else {
+            self.release(lease);
+            return Ok(None);
+        };
         let reached = self.engines.find(identity, self.state_dir);
         match reached {
             Ok(Found::There(sandbox)) => {
@@ -263,7 +295,7 @@ impl<'a> Lifecycle<'a> {
     }
 
     fn held(&self, sandbox: Sandbox, how: How, identity: Identity, lease: LeaseId) -> Held<'a> {
-        Held { sandbox, how, identity, lifecycle: *self, lease }
+        Held { sandbox, how, identity, lease: Leased { lifecycle: *self, id: Some(lease) } }
     }
 
     fn lease(&self, row: &Row, caller: &Caller<'_>) -> Result<Option<LeaseId>, EnsureError> {
@@ -378,9 +410,36 @@ impl<'a> Lifecycle<'a> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Held<'_> {
+    /// Records the call and lets go of the sandbox, in one change. If the call cannot be recorded that is an error,
+    /// and the sandbox is let go of all the same.
+    pub(crate) fn close(self, call: &Call) -> Result<(), AuditError> {
+        let Self { sandbox, identity, lease, .. } = self;
+        let engines = lease.lifecycle.engines;
+        lease.release_with(call)?;
+        engines.give_back(&identity, sandbox);
+        Ok(())
+    }
+}
+
+impl Leased<'_> {
+    fn release_with(mut self, call: &Call) -> Result<(), AuditError> {
+        let Lifecycle { database, clock, .. } = self.lifecycle;
+        let now = clock.now();
+        database.write(|sql| -> Result<(), DatabaseError> {
+            append_call(sql, call, now.wall)?;
+            self.id.map_or(Ok(()), |id| registry::release(sql, id, &now))
+        })?;
+        self.id = None;
+        Ok(())
+    }
+}
+
+impl Drop for Leased<'_> {
     fn drop(&mut self) {
-        self.lifecycle.release(self.lease);
+        if let Some(id) = self.id {
+            self.lifecycle.release(id);
+        }
         faults::reached("call.released");
     }
 }

@@ -21,6 +21,7 @@ mod store;
 
 pub use foreign::{ImportProblem, Imported};
 pub use lease::Use;
+pub(crate) use lease::release;
 pub use row::{
     DockerIdentity, Foreign, Generation, Holder, Identity, Kind, Lease, LeaseId, Liveness,
     NativeIdentity, NewRow, Row, State, Survivor,

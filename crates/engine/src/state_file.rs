@@ -66,6 +66,11 @@ pub fn read(path: &Path, most: u64) -> Result<Option<String>, StateFileError> {
 
 /// Takes the lock beside a file, whose directory is made if needed. It goes with the handle.
 pub fn lock(path: &Path) -> Result<File, StateFileError> {
+    lock_within(path, LOCK_WAIT)
+}
+
+/// The same, for work that takes its time.
+pub fn lock_within(path: &Path, wait: Duration) -> Result<File, StateFileError> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     DirBuilder::new()
         .recursive(true)
@@ -88,7 +93,7 @@ pub fn lock(path: &Path) -> Result<File, StateFileError> {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::Error(cause)) => return Err(failed("lock", &path)(cause)),
-            Err(TryLockError::WouldBlock) if start.elapsed() >= LOCK_WAIT => {
+            Err(TryLockError::WouldBlock) if start.elapsed() >= wait => {
                 return Err(StateFileError::Locked { path: shown(&path) });
             }
             Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_STEP),
@@ -108,6 +113,36 @@ pub fn replace(path: &Path, text: &str) -> Result<(), StateFileError> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     let synced = File::open(directory).and_then(|directory| directory.sync_all());
     synced.map_err(failed("sync", directory))
+}
+
+/// Whether a file was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Created {
+    Yes,
+    /// Something stands there, and was left alone.
+    Exists,
+}
+
+/// Makes a file in one step, unless something has its name: a file, a link, whatever it is.
+pub fn create(path: &Path, text: &str) -> Result<Created, StateFileError> {
+    let staged = stage(path, text)?;
+    let made = match fs::hard_link(&staged, path) {
+        // Some file systems have no second names, but can rename without replacing.
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => move_to_free(&staged, path),
+        linked => linked,
+    };
+    // A left-over file is untidy and harmless: nobody reads it.
+    let _ = fs::remove_file(&staged);
+    match made {
+        Ok(()) => Ok(Created::Yes),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Created::Exists),
+        Err(cause) => Err(failed("create", path)(cause)),
+    }
+}
+
+fn move_to_free(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }
 
 fn stage(path: &Path, text: &str) -> Result<PathBuf, StateFileError> {
@@ -175,6 +210,28 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         let left = fs::read_dir(path.parent().unwrap()).unwrap().count();
         assert_eq!(left, 2, "the file and its lock");
+    }
+
+    #[test]
+    fn a_file_is_made_once_and_nothing_that_stands_there_is_touched() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("new.json");
+        assert_eq!(create(&path, "{}").unwrap(), Created::Yes);
+        assert_eq!(create(&path, "{a: 1}").unwrap(), Created::Exists);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{}");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        let link = home.path().join("link.json");
+        std::os::unix::fs::symlink(home.path().join("victim"), &link).unwrap();
+        assert_eq!(create(&link, "{}").unwrap(), Created::Exists);
+        assert!(!home.path().join("victim").exists());
+        // The way of file systems without second names.
+        let (from, to) = (home.path().join("from"), home.path().join("to"));
+        fs::write(&from, "new").unwrap();
+        move_to_free(&from, &to).unwrap();
+        fs::write(&from, "newer").unwrap();
+        let taken = [&to, &link].map(|to| move_to_free(&from, to).unwrap_err().kind());
+        assert_eq!(taken, [io::ErrorKind::AlreadyExists; 2]);
+        assert_eq!(fs::read_to_string(&to).unwrap(), "new");
     }
 
     #[test]

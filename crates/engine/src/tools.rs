@@ -286,6 +286,7 @@ fn read_details(page: &Page) -> Value {
             "truncatedBy": truncated_by,
             "totalLines": lines,
             "totalLinesExact": is_exact,
+            "totalBytes": is_exact.then_some(page.bytes),
             "outputLines": page.lines,
             "outputBytes": page.text.len(),
             "maxLines": read::PAGE_LINES,

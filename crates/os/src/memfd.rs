@@ -19,6 +19,13 @@ pub enum Use {
 /// Makes a file with `content`, sealed against writing, growing, shrinking and unsealing, positioned
 /// at its start. `name` is only shown in `/proc`.
 pub fn sealed(name: &str, content: &[u8], purpose: Use) -> io::Result<OwnedFd> {
+    let mut file = open(name, purpose)?;
+    file.write_all(content)?;
+    seal(file)
+}
+
+/// Makes an empty file, to be filled and then [`seal`]ed.
+pub fn open(name: &str, purpose: Use) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let kind = match purpose {
         Use::Read => MemfdFlags::NOEXEC_SEAL,
@@ -29,8 +36,11 @@ pub fn sealed(name: &str, content: &[u8], purpose: Use) -> io::Result<OwnedFd> {
         Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags)?,
         other => other?,
     };
-    let mut file = File::from(made);
-    file.write_all(content)?;
+    Ok(File::from(made))
+}
+
+/// Leaves it as it is, for good, positioned at its start.
+pub fn seal(mut file: File) -> io::Result<OwnedFd> {
     file.rewind()?;
     let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&file, seals)?;

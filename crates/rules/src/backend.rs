@@ -2,6 +2,8 @@
 //!
 //! The set is closed: a name that is not in it refuses the start, nothing falls back.
 
+pub mod choose;
+
 use crate::config::sandbox::SandboxConfig;
 
 /// Who makes and keeps sandboxes.

@@ -25,6 +25,7 @@ pub mod sandbox;
 pub mod schema;
 pub mod setting;
 pub mod shown;
+pub mod starter;
 pub mod tree;
 pub mod variables;
 

@@ -5,7 +5,7 @@
 //! find [--limit=N] -- GLOB ROOT
 //! ```
 //!
-//! The engine puts it into the sandbox and runs it there like any command: confined, with the sandbox's own view and
+//! The engine gives it to the sandbox's supervisor, which runs it there like any command: confined, with the sandbox's own view and
 //! limits. It never runs in process 1 and never on the host. Its answer (the records of `rules/tools/search.rs`) is
 //! believed in nothing but what the model is shown.
 #![forbid(unsafe_code)]
@@ -14,6 +14,7 @@ mod options;
 mod pattern;
 mod records;
 mod tree;
+mod walk;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

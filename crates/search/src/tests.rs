@@ -70,6 +70,68 @@ fn hostile_trees_and_patterns_end_with_a_word() {
     }
 }
 
+#[test]
+fn rules_of_directories_above_and_below_are_heard() {
+    let tree = tree();
+    let root = tree.path();
+    fs::create_dir_all(root.join("dir/sub/build")).unwrap();
+    fs::write(root.join("dir/.gitignore"), "\u{feff}*.log\nbuild/\n").unwrap();
+    fs::write(root.join("dir/sub/.gitignore"), "!keep.log\n").unwrap();
+    fs::write(root.join("dir/sub/.ignore"), "notes\n").unwrap();
+    for name in ["dir/x.log", "dir/sub/keep.log", "dir/sub/notes", "dir/sub/build/y", "dir/sub/z"] {
+        fs::write(root.join(name), "needle").unwrap();
+    }
+    check(
+        &tree,
+        &["grep", "--", "needle"],
+        "m a.rs 2 a needle|m dir/b.txt 1 needle|m dir/sub/keep.log 1 needle|m dir/sub/z 1 needle|e all",
+    );
+    let words =
+        ["grep".into(), "--".into(), "needle".into(), root.join("dir/sub").into_os_string()];
+    let mut out = Vec::new();
+    run(&words, &mut out).unwrap();
+    assert_eq!(out, b"m\0keep.log\x001\0needle\0m\0z\x001\0needle\0e\0all\0\0\0");
+}
+
+#[test]
+fn what_would_hold_a_reader_up_is_not_opened() {
+    let tree = tree();
+    let root = tree.path();
+    fs::remove_file(root.join(".gitignore")).unwrap();
+    fs::create_dir_all(root.join("odd/.git/info")).unwrap();
+    for pipe in [".gitignore", ".ignore", "pipe", "odd/.git/info/exclude"] {
+        rustix::fs::mkfifoat(rustix::fs::CWD, root.join(pipe), rustix::fs::Mode::RWXU).unwrap();
+    }
+    symlink("/dev/zero", root.join("odd/.gitignore")).unwrap();
+    symlink("/dev/zero", root.join("odd/zero")).unwrap();
+    let found = "m a.rs 2 a needle|m dir/b.txt 1 needle|m target/built 1 needle|e all";
+    check(&tree, &["grep", "--", "needle"], found);
+    for odd in ["pipe", "odd/zero"] {
+        let words = ["grep".into(), "--".into(), "x".into(), root.join(odd).into_os_string()];
+        let mut out = Vec::new();
+        run(&words, &mut out).unwrap();
+        let said = String::from_utf8(out).unwrap();
+        assert!(said.ends_with("it is neither a file nor a directory\0"), "{said:?}");
+    }
+    // A link to a file is that file, if it is what was asked for.
+    let words =
+        ["grep".into(), "--".into(), "needle".into(), root.join("dir/out").into_os_string()];
+    let mut out = Vec::new();
+    run(&words, &mut out).unwrap();
+    assert_eq!(out, b"m\0out\x002\0a needle\0e\0all\0\0\0");
+}
+
+#[test]
+fn a_search_whose_time_is_over_says_so() {
+    let tree = tree();
+    let words: Vec<OsString> = ["grep", "--", "needle"].iter().map(OsString::from).collect();
+    let options = Options::parse(&[words, vec![tree.path().into()]].concat()).unwrap();
+    let long_ago = Instant::now().checked_sub(std::time::Duration::from_secs(60)).unwrap();
+    let mut records = Records::new(Vec::new());
+    assert_eq!(tree::grep(&options, long_ago, &mut records), Ok(End::Time));
+    assert_eq!(tree::find(&options, long_ago, &mut records), Ok(End::Time));
+}
+
 fn tree() -> tempfile::TempDir {
     let tree = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(tree.path().join(name), text).unwrap();

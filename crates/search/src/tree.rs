@@ -1,7 +1,6 @@
-//! The walk: what .gitignore leaves out and the innards of git are left out, links are not followed.
-//!
-//! One thread, names in order: the same tree gives the same answer.
+//! Looks at each file of the walk, or only at its name.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,11 +9,11 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{
     BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch,
 };
-use ignore::{DirEntry, WalkBuilder};
 
 use crate::options::{Case, Options, Syntax};
 use crate::pattern::Glob;
 use crate::records::{End, Records, Role};
+use crate::walk::{self, Walk};
 
 /// After this long what was found is enough. The engine gives some seconds more before it kills.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -38,18 +37,20 @@ pub(crate) fn grep(
         .after_context(options.context)
         .build();
     let mut left = options.limit;
-    for entry in walk(&options.root)? {
-        if started.elapsed() > PATIENCE {
-            return Ok(End::Time);
-        }
-        let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
-        let path = below(&options.root, entry.path());
-        if !is_file || glob.as_ref().is_some_and(|glob| !glob.matches(&path)) {
+    let mut walk = Walk::new(&options.root, started + PATIENCE)?;
+    while let Some(entry) = walk.next() {
+        let path = below(&options.root, &entry.path);
+        if !entry.is_file() || glob.as_ref().is_some_and(|glob| !glob.matches(&path)) {
             continue;
         }
+        // The root is what was asked for, also by a link to it.
+        let is_root = entry.path == options.root;
+        let place = is_root.then(|| options.root.canonicalize().ok()).flatten();
+        let Some(file) = walk::open_file(place.as_deref().unwrap_or(&entry.path)) else { continue };
+        let file = Timed { file, until: started + PATIENCE };
         let mut lines = Lines { records: &mut *records, path: &path, left, over: None, started };
         // A file that cannot be read, or has a line beyond all measure, is passed over like a binary one.
-        let _ = searcher.search_path(&matcher, entry.path(), &mut lines);
+        let _ = searcher.search_reader(&matcher, file, &mut lines);
         left = lines.left;
         match lines.over {
             None => {}
@@ -58,7 +59,7 @@ pub(crate) fn grep(
             Some(Over::Reader) => return Err("the answer is not read".to_owned()),
         }
     }
-    Ok(End::All)
+    Ok(if walk.is_late() { End::Time } else { End::All })
 }
 
 /// Finds files and directories by name.
@@ -69,22 +70,20 @@ pub(crate) fn find(
 ) -> Result<End, String> {
     let glob = Glob::new(&options.pattern)?;
     let mut left = options.limit;
-    for entry in walk(&options.root)?.filter(|entry| entry.depth() > 0) {
-        if started.elapsed() > PATIENCE {
-            return Ok(End::Time);
-        }
-        let path = below(&options.root, entry.path());
-        if !glob.matches(&path) {
+    let mut walk = Walk::new(&options.root, started + PATIENCE)?;
+    while let Some(entry) = walk.next() {
+        let path = below(&options.root, &entry.path);
+        if entry.path == options.root || !glob.matches(&path) {
             continue;
         }
         if left == 0 {
             return Ok(End::Limit);
         }
         left -= 1;
-        let mark = if entry.file_type().is_some_and(|kind| kind.is_dir()) { "/" } else { "" };
+        let mark = if entry.is_directory() { "/" } else { "" };
         records.file(&path, mark).map_err(|_closed| "the answer is not read".to_owned())?;
     }
-    Ok(End::All)
+    Ok(if walk.is_late() { End::Time } else { End::All })
 }
 
 fn matcher(options: &Options) -> Result<RegexMatcher, String> {
@@ -98,20 +97,6 @@ fn matcher(options: &Options) -> Result<RegexMatcher, String> {
         .map_err(|error| format!("the pattern cannot be used: {error}"))
 }
 
-/// Everything below `root` that is worth a look. What cannot be opened is passed over.
-fn walk(root: &Path) -> Result<impl Iterator<Item = DirEntry>, String> {
-    let found = std::fs::metadata(root);
-    found.map_err(|error| format!("`{}` cannot be searched: {error}", root.display()))?;
-    let walk = WalkBuilder::new(root)
-        .hidden(false)
-        .git_global(false)
-        .require_git(false)
-        .filter_entry(|entry| entry.depth() == 0 || entry.file_name() != ".git")
-        .sort_by_file_name(std::ffi::OsStr::cmp)
-        .build();
-    Ok(walk.filter_map(Result::ok))
-}
-
 /// The path below the root; the root's own name if it is a file itself.
 fn below(root: &Path, path: &Path) -> PathBuf {
     match path.strip_prefix(root) {
@@ -120,6 +105,21 @@ fn below(root: &Path, path: &Path) -> PathBuf {
         }
         Ok(below) => below.to_owned(),
         Err(_) => path.to_owned(),
+    }
+}
+
+/// A file that ends when the time is over, however long it is.
+struct Timed {
+    file: File,
+    until: Instant,
+}
+
+impl io::Read for Timed {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        if Instant::now() > self.until {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.file.read(room)
     }
 }
 

@@ -79,6 +79,8 @@ pub(crate) struct Prepared {
 pub(crate) enum Executable {
     /// The places where a command may be, in order.
     Places(Vec<CString>),
+    /// A program that is no file of the sandbox (`serve/programs.rs`).
+    Held(OwnedFd),
     /// No program: the process looks at itself (`facts.rs`).
     Observer(Probe),
 }
@@ -126,12 +128,13 @@ impl Confinement {
 
     /// The start of `prepared` by a shim that is confined already.
     pub(crate) fn plan<'a>(&'a self, prepared: &'a Prepared) -> Plan<'a> {
-        let places = match &prepared.program {
-            Executable::Places(places) => places.clone(),
-            Executable::Observer(_) => Vec::new(),
+        let image = match &prepared.program {
+            Executable::Places(places) => Image::Paths(places.clone()),
+            Executable::Held(program) => Image::File(program.as_fd()),
+            Executable::Observer(_) => Image::Paths(Vec::new()),
         };
         let argv = prepared.argv.clone();
-        let mut plan = Plan::new(Image::Paths(places), argv, prepared.environment.clone())
+        let mut plan = Plan::new(image, argv, prepared.environment.clone())
             .directory(prepared.directory.as_fd())
             .session(prepared.session)
             // The shim is what makes the tree reachable. Whoever kills it must not escape by that.

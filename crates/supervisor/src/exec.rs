@@ -33,8 +33,21 @@ pub(crate) struct Ends {
     pub(crate) is_terminal: bool,
 }
 
+/// Where a command's program is.
+#[derive(Debug)]
+pub(crate) enum From {
+    /// In the sandbox, where its first word says.
+    Sandbox,
+    /// In memory that no process of the sandbox reaches.
+    Memory(OwnedFd),
+}
+
 /// Gets `exec` ready to start.
-pub(crate) fn prepare(plan: &ServePlan, exec: &Exec) -> Result<(Prepared, Ends), Failed> {
+pub(crate) fn prepare(
+    plan: &ServePlan,
+    exec: &Exec,
+    from: From,
+) -> Result<(Prepared, Ends), Failed> {
     let environment = environment(plan, exec)?;
     let [program, ..] = exec.argv.as_slice() else {
         return Err(failed(ErrorCode::Invalid, "the command is empty"));
@@ -42,7 +55,13 @@ pub(crate) fn prepare(plan: &ServePlan, exec: &Exec) -> Result<(Prepared, Ends),
     if program.is_empty() {
         return Err(failed(ErrorCode::Invalid, "the command's name is empty"));
     }
-    let places = places(program, environment.get(OsStr::new("PATH")).map(OsString::as_os_str))?;
+    let program = match from {
+        From::Sandbox => {
+            let path = environment.get(OsStr::new("PATH")).map(OsString::as_os_str);
+            Executable::Places(places(program, path)?)
+        }
+        From::Memory(program) => Executable::Held(program),
+    };
     let argv = exec.argv.iter().map(c_string).collect::<Result<_, _>>()?;
     let environment = environment
         .into_iter()
@@ -56,7 +75,6 @@ pub(crate) fn prepare(plan: &ServePlan, exec: &Exec) -> Result<(Prepared, Ends),
     let directory = working_directory(exec.cwd.as_deref().unwrap_or(&plan.workdir))?;
     let (streams, ends) = streams(exec)?;
     let session = if exec.tty.is_some() { Session::NewWithTerminal } else { Session::New };
-    let program = Executable::Places(places);
     Ok((Prepared { program, argv, environment, directory, session, streams }, ends))
 }
 

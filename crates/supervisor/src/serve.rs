@@ -30,11 +30,13 @@ use crate::report::{Failure, Step as _};
 
 mod commands;
 pub(crate) mod connection;
+mod programs;
 mod requests;
 mod standby;
 pub(crate) mod watch;
 
 use connection::{Channel, Connection};
+use programs::Program;
 use standby::Ahead;
 use watch::{ConnectionId, Token, Watched};
 
@@ -60,11 +62,15 @@ pub(crate) struct Server {
     connections: BTreeMap<ConnectionId, Connection>,
     commands: BTreeMap<ProcessId, Command>,
     starts: VecDeque<(ProcessId, Prepared)>,
+    /// What the host brought last.
+    program: Option<Program>,
     /// The shim without a command yet.
     ahead: Ahead,
     /// Shims that have said their last word and are about to end.
     retiring: Vec<Child>,
     next_connection: ConnectionId,
+    /// How often a host has said something.
+    heard: u64,
     next_process: ProcessId,
     /// With this one an ephemeral pen ends, and any pen that is not sealed yet.
     first: Option<ConnectionId>,
@@ -105,9 +111,11 @@ impl Server {
             connections: BTreeMap::new(),
             commands: BTreeMap::new(),
             starts: VecDeque::new(),
+            program: None,
             ahead: Ahead::default(),
             retiring: Vec::new(),
             next_connection: 1,
+            heard: 0,
             next_process: 1,
             first: None,
             nobody_came,
@@ -206,7 +214,13 @@ impl Server {
         // workload, which could otherwise ask us to do what it may not.
         let from_outside = sockets::peer(socket.as_fd()).is_ok_and(|peer| peer.pid == 0);
         let from_outside = from_outside || faults::is_off("pid-namespace");
-        if !from_outside || self.connections.len() >= CONNECTIONS {
+        if !from_outside {
+            return;
+        }
+        if self.connections.len() >= CONNECTIONS {
+            self.make_room();
+        }
+        if self.connections.len() >= CONNECTIONS {
             return;
         }
         if events::set_nonblocking(socket.as_fd()).is_err() {
@@ -219,6 +233,17 @@ impl Server {
         let mut connection = Connection::new(Watched::new(socket, Token::Connection(id)));
         if connection.watch(&self.epoll).is_ok() {
             self.connections.insert(id, connection);
+        }
+    }
+
+    /// Hosts keep connections for their next call. The one that has rested longest goes before somebody new is
+    /// turned away; its host sees that before it uses it again.
+    fn make_room(&mut self) {
+        let stays = self.sealed && self.plan.lifetime == Lifetime::Persistent;
+        let resting = self.connections.iter().filter(|(_, host)| host.is_at_rest());
+        let longest = resting.min_by_key(|(_, host)| host.heard).map(|(id, _)| *id);
+        if let Some(id) = longest.filter(|_| stays) {
+            self.close(id);
         }
     }
 
@@ -386,7 +411,10 @@ impl Server {
                 Channel::Write(writing) => writing.abort(),
                 Channel::Command(process) => self.abandon(process),
                 Channel::Job(job) => job.abandon(),
-                Channel::Attach { .. } | Channel::Read(_) | Channel::Facts => {}
+                Channel::Attach { .. }
+                | Channel::Read(_)
+                | Channel::Program(_)
+                | Channel::Facts => {}
             }
         }
         connection.socket.close(&self.epoll);

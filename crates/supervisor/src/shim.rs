@@ -115,7 +115,7 @@ fn live(task: Task, confinement: &Confinement, status: BorrowedFd<'_>) -> io::Re
 fn stand_by(orders: &mut Orders<'_>, confinement: &Confinement) -> io::Result<Option<Prepared>> {
     while let Some(prepared) = orders.take()? {
         match prepared.program {
-            Executable::Places(_) => return Ok(Some(prepared)),
+            Executable::Places(_) | Executable::Held(_) => return Ok(Some(prepared)),
             Executable::Observer(probe) => observe(&prepared, confinement, probe),
         }
     }

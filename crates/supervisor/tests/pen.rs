@@ -22,6 +22,9 @@ mod container;
 #[path = "pen/files.rs"]
 mod files;
 #[cfg(test)]
+#[path = "pen/programs.rs"]
+mod programs;
+#[cfg(test)]
 #[path = "pen/protocol.rs"]
 mod protocol;
 #[cfg(test)]

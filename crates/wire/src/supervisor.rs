@@ -17,6 +17,8 @@
 //!                                      ends it, Stdin, StdinEof, Resize, Signal, Credit as above
 //! Read ► Data* ► Done                  Credit goes the other way
 //! WriteOpen, WriteChunk*, WriteCommit ► Credit* ► Written
+//! ProgramOpen, WriteChunk*, WriteCommit ► Credit* ► Written
+//!                                      a program of the host's, kept in memory for ExecProgram, which goes on as Exec
 //! any other request ► its one answer
 //! ```
 //!
@@ -48,9 +50,9 @@ pub(crate) mod sample;
 mod session;
 
 pub use exec::{
-    Attach, Attached, End, EnvVar, EnvironmentBase, Exec, ExecOutput, Exited, Kill, Output,
-    ProcessEntry, ProcessId, ProcessList, ProcessState, Reach, Signal, Started, StderrMode,
-    StdinMode, Stream, TtySize, Usage,
+    Attach, Attached, End, EnvVar, EnvironmentBase, Exec, ExecOutput, ExecProgram, Exited, Kill,
+    Output, ProcessEntry, ProcessId, ProcessList, ProcessState, ProgramOpen, Reach, Signal,
+    Started, StderrMode, StdinMode, Stream, TtySize, Usage,
 };
 pub use facts::{
     FactsReport, FileIdentity, Identified, Identify, Interface, LandlockFact, NamespaceFact,
@@ -65,11 +67,13 @@ pub use message::{Event, Request};
 pub use session::{ErrorCode, Failed, Hello, Welcome};
 
 /// The protocol that this build speaks.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// The oldest protocol that this build still speaks, on both sides.
 pub const OLDEST_VERSION: u16 = 1;
 /// The oldest protocol with [`Request::Identify`]. Who cannot do without it speaks none before.
 pub const IDENTIFY_VERSION: u16 = 2;
+/// The oldest protocol with [`Request::ProgramOpen`] and [`Request::ExecProgram`].
+pub const PROGRAM_VERSION: u16 = 3;
 /// The connection's own channel.
 pub const CONTROL: u32 = 0;
 

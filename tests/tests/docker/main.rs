@@ -3,7 +3,7 @@
 //! goes through the config's keys. [`lifecycle`] and [`healing`] run the real binary; the second does
 //! harm to an [`engine`] of its own. [`people`] are ordinary users, [`podman`] is another engine,
 //! [`images`] makes what containers start from, [`swaps`] changes sources while they are mounted, [`tls`] is the way there by a port;
-//! [`mcp`] comes in by that door; [`ours`] is about what may be touched there, [`trust`] about whom we believe.
+//! [`mcp`] comes in by that door; [`search`] is about programs of ours in images of others; [`ours`] is about what may be touched there, [`trust`] about whom we believe.
 
 mod container;
 mod engine;
@@ -19,6 +19,7 @@ mod pen;
 mod people;
 mod podman;
 mod relay;
+mod search;
 mod swaps;
 mod tls;
 mod trust;

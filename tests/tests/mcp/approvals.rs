@@ -69,6 +69,37 @@ fn b20_what_a_person_allows_runs_once_as_it_was_shown() {
 }
 
 #[test]
+fn no_record_of_a_command_holds_its_words_however_they_are_written() {
+    let ground = ground(HOST, SHORT);
+    let mut talk = Talk::open(&ground, &[]);
+    for arguments in [
+        json!({ "command": "API_KEY='hunter2'-s3\"cr3t\" curl x" }),
+        json!({ "command": "hunter2\\-s3cr3t now" }),
+        json!({ "command": "./hunter2'-s3cr3t' `now`" }),
+        json!({ "command": "python3 -c 'hunter2-s3cr3t'" }),
+        json!({ "command": "sh -c 'echo hunter2-s3cr3t'" }),
+        json!({ "command": "echo hunter2-s3cr3t; true" }),
+        json!({ "command": "echo x", "workdir": "a/../hunter2-s3cr3t" }),
+        json!({ "command": "echo x", "workdir": "`hunter2-s3cr3t`" }),
+        json!({ "command": "echo x", "env": { "hunter2-s3cr3t": "1" } }),
+        json!({ "command": "echo x", "env": { "LD_PRELOAD": "hunter2-s3cr3t" } }),
+        json!({ "command": "echo x", "background": true, "env": { "A": "hunter2-s3cr3t" } }),
+    ] {
+        let done = talk.call("exec", arguments.clone());
+        assert_eq!(done["isError"], true, "{arguments}: {done}");
+    }
+    for arguments in [
+        json!({ "action": "poll", "sessionId": "hunter2-s3cr3t" }),
+        json!({ "action": "send-keys", "sessionId": "x", "keys": ["hunter2-s3cr3t"] }),
+    ] {
+        assert_eq!(talk.call("process", arguments)["isError"], true);
+    }
+    let audit = ground.0.run(&["audit", "--json"]).stdout;
+    assert!(audit.lines().count() > 20 && !audit.contains("hunter2"), "{audit}");
+    assert!(!audit.contains("s3cr3t"), "{audit}");
+}
+
+#[test]
 fn an_answer_after_the_time_out_changes_nothing() {
     let ground = ground(HOST, SHORT);
     let mut talk = Talk::open(&ground, &[]);

@@ -29,6 +29,9 @@ pub(crate) struct GatewayArgs {
     /// Start although the config does not say `gateway.mode: "local"`
     #[arg(long)]
     pub allow_unconfigured: bool,
+    /// `clawpen up` says it: have no terminal, so that none takes the gateway along when it closes
+    #[arg(long, hide = true)]
+    pub detached: bool,
     #[command(flatten)]
     pub format: FormatFlag,
 }

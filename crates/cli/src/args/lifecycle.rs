@@ -116,11 +116,29 @@ pub(crate) struct KillArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
+    /// The number of a background command; without it, the gateway's journal
+    pub process: Option<u64>,
     #[command(flatten)]
-    pub process: ProcessArgs,
-    /// Go on until the command ends
+    pub target: TargetArgs,
+    /// Go on until the command ends; with the gateway's journal, until Ctrl-C
     #[arg(short, long)]
     pub follow: bool,
+    #[command(flatten)]
+    pub journal: JournalArgs,
+}
+
+/// How the gateway's journal is shown.
+#[derive(Debug, Args)]
+pub(crate) struct JournalArgs {
+    /// How many lines of the gateway's journal
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
+    pub lines: usize,
+    /// What the gateway's process printed, instead of its journal
+    #[arg(long, conflicts_with_all = ["process", "json"])]
+    pub output: bool,
+    /// The journal as it is: one JSON object a line
+    #[arg(long, conflicts_with = "process")]
+    pub json: bool,
 }
 
 /// What runs in the background of a sandbox.
@@ -132,6 +150,6 @@ pub(crate) enum ProcessCommand {
     Attach(AttachArgs),
     /// Signal a background command and all it started
     Kill(KillArgs),
-    /// Print what is kept of a background command's output
+    /// Print the gateway's journal, or what is kept of a background command's output
     Logs(LogsArgs),
 }

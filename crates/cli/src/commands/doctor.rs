@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use clawpen_engine::backend::{Engines, Plan};
+use clawpen_engine::call::{OpenError, Prepared};
 use clawpen_engine::machine::{self, CgroupPlace, Machine, Subordinate, UserNamespaces};
 use clawpen_rules::backend::Backend;
 use clawpen_rules::facts::floor;
@@ -58,16 +59,22 @@ pub(crate) fn run(args: &DoctorArgs, output: &Output) -> Result<Outcome, Command
 }
 
 /// What would be used.
-struct Used {
+pub(crate) struct Used {
     backend: Backend,
     name: String,
-    facts: usize,
+    /// How many facts hold in it.
+    pub(crate) facts: usize,
+}
+
+fn attempt(args: &DoctorArgs, output: &Output) -> Result<Used, String> {
+    let (_, prepared) =
+        without_yard(&args.target, output).map_err(|error: CommandError| error.report())?;
+    make_and_remove(prepared)
 }
 
 /// The only proof that a sandbox can be had is to have one: makes it, and removes it.
-fn attempt(args: &DoctorArgs, output: &Output) -> Result<Used, String> {
+pub(crate) fn make_and_remove(prepared: Result<Prepared, OpenError>) -> Result<Used, String> {
     let told = |error: CommandError| error.report();
-    let (_, prepared) = without_yard(&args.target, output).map_err(told)?;
     let prepared = prepared.map_err(|error| told(CommandError::Open(error)))?;
     let backend = match &prepared.plan {
         Plan::Native(_) => Backend::Native,

@@ -1,6 +1,7 @@
 //! `clawpen gateway`: serves WebSocket and HTTP until it is told to stop.
 
 use clawpen_engine::config_store::Surroundings;
+use clawpen_engine::gateway_process::{self, Claim, Place};
 use clawpen_gateway::{Farewell, Options, StartError};
 use clawpen_rules::access::listen::Unconfigured;
 use secrecy::SecretString;
@@ -8,11 +9,16 @@ use serde_json::json;
 
 use super::CommandError;
 use crate::args::{Format, GatewayArgs};
+use crate::config_report::chain;
 use crate::exit::Outcome;
 use crate::output::Output;
 
 /// Runs the gateway until the process is interrupted or terminated.
 pub(crate) fn run(args: &GatewayArgs, output: &Output) -> Result<Outcome, CommandError> {
+    if args.detached {
+        // Whoever leads a group of processes already has been taken off its terminal by somebody else.
+        let _ = gateway_process::leave_terminal();
+    }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|cause| {
             CommandError::Question { what: format!("cannot start the gateway: {cause}") }
@@ -30,12 +36,25 @@ async fn serve(args: &GatewayArgs, output: &Output) -> Result<Outcome, CommandEr
     if args.allow_unconfigured {
         options.unconfigured = Unconfigured::Start;
     }
-    loop {
-        let farewell = once(options.clone(), args, output).await?;
-        if farewell == Farewell::Stop {
-            return Ok(Outcome::Done);
+    let place = place(&options.around)?;
+    let ended = loop {
+        match once(options.clone(), args, (&place, output)).await {
+            Ok(Farewell::Restart) => {}
+            Ok(Farewell::Stop) => break Ok(Outcome::Done),
+            Err(error) => break Err(error),
         }
+    };
+    // A record that stays is found out by its start time.
+    if let Err(error) = gateway_process::release(&place) {
+        output.note(&format!("warning: {}", chain(&error)));
     }
+    ended
+}
+
+/// Where this gateway writes down who it is. A state directory that others write is no place for one.
+fn place(around: &Surroundings) -> Result<Place, CommandError> {
+    let locations = around.locations()?;
+    Ok(Place::ensure(std::path::Path::new(&locations.state_dir))?)
 }
 
 /// The password that was given, itself or as a file.
@@ -59,9 +78,15 @@ fn password(args: &GatewayArgs) -> Result<Option<SecretString>, CommandError> {
 async fn once(
     options: Options,
     args: &GatewayArgs,
-    output: &Output,
+    (place, output): (&Place, &Output),
 ) -> Result<Farewell, CommandError> {
     let running = clawpen_gateway::start(options).await.map_err(start_error)?;
+    match gateway_process::claim(place, running.addresses(), env!("CARGO_PKG_VERSION"))? {
+        Claim::Ours => {}
+        Claim::Another { pid } => output.note(&format!(
+            "note: another gateway of this state directory runs (process {pid}); `clawpen status` and `down` mean that one"
+        )),
+    }
     let addresses: Vec<String> = running.addresses().iter().map(ToString::to_string).collect();
     match args.format.format() {
         Format::Json => {

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::CommandError;
 use super::exec::{Opened, prepare};
+use super::gateway_logs::Reading;
 use super::sandboxes::duration;
 use crate::args::Format;
 use crate::args::lifecycle::{AttachArgs, KillArgs, LogsArgs, ProcessArgs, ProcessCommand, PsArgs};
@@ -28,7 +29,7 @@ pub(crate) fn run(command: ProcessCommand, output: &Output) -> Result<Outcome, C
         ProcessCommand::Ps(args) => ps(&args, output),
         ProcessCommand::Attach(args) => attach(&args, output),
         ProcessCommand::Kill(args) => kill(&args, output),
-        ProcessCommand::Logs(args) => logs(&args, output),
+        ProcessCommand::Logs(args) => logs(args, output),
     }
 }
 
@@ -208,15 +209,26 @@ fn kill(args: &KillArgs, output: &Output) -> Result<Outcome, CommandError> {
     Ok(Outcome::Done)
 }
 
-fn logs(args: &LogsArgs, output: &Output) -> Result<Outcome, CommandError> {
-    if args.follow {
-        return follow(&args.process, StdinMode::Null, output).map(|_| Outcome::Done);
+fn logs(args: LogsArgs, output: &Output) -> Result<Outcome, CommandError> {
+    let LogsArgs { process, target, follow: goes_on, journal } = args;
+    let Some(process) = process else {
+        let reading = if goes_on { Reading::Follow } else { Reading::Once };
+        return super::gateway_logs::run(&journal, reading, output);
+    };
+    let args = ProcessArgs { process, target };
+    if goes_on {
+        return follow(&args, StdinMode::Null, output).map(|_| Outcome::Done);
     }
-    let ProcessArgs { process, target } = &args.process;
+    kept(&args, output)
+}
+
+/// What is kept of a command's output.
+fn kept(args: &ProcessArgs, output: &Output) -> Result<Outcome, CommandError> {
+    let ProcessArgs { process, target } = args;
     let opened = prepare(target, output)?;
     let mut held = reach(&opened)?;
-    let channel = held.sandbox.channel().map_err(failed("reach", &args.process))?;
-    let listed = channel.processes().map_err(failed("look for", &args.process))?;
+    let channel = held.sandbox.channel().map_err(failed("reach", args))?;
+    let listed = channel.processes().map_err(failed("look for", args))?;
     let Some(entry) = listed.into_iter().find(|entry| entry.process == *process) else {
         return Err(CommandError::Question { what: format!("there is no process {process}") });
     };
@@ -233,7 +245,7 @@ fn logs(args: &LogsArgs, output: &Output) -> Result<Outcome, CommandError> {
         Ok(_) => Ok(Outcome::Done),
         // All that there was when we looked.
         Err(CallError::Local(_)) if until.left == 0 => Ok(Outcome::Done),
-        Err(error) => Err(failed("read", &args.process)(error)),
+        Err(error) => Err(failed("read", args)(error)),
     }
 }
 

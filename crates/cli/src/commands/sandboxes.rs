@@ -116,7 +116,7 @@ fn open_store(output: &Output) -> Result<Store, CommandError> {
 }
 
 /// Everything there is of one kind; `None` where nothing was ever made. A question makes nothing.
-fn look(store: &Store, kind: Kind) -> Result<Option<(Yard, Listing)>, CommandError> {
+pub(super) fn look(store: &Store, kind: Kind) -> Result<Option<(Yard, Listing)>, CommandError> {
     let state_dir = &store.locations.state_dir;
     let of_reference = Path::new(state_dir).join("sandbox");
     let has_reference =

@@ -11,6 +11,8 @@ use sha2::{Digest as _, Sha256};
 
 /// Longer text is cut: a name from outside must not fill the disk.
 const MAX_CHARS: usize = 300;
+/// Stands for what a record has no place for.
+const HIDDEN: &str = "…";
 /// Opens the bytes of every record; the number is the version of this layout.
 const TAG: &[u8] = b"clawpen audit record 1\n";
 
@@ -192,11 +194,11 @@ impl Reason {
         Self(short(&hidden))
     }
 
-    /// A reason made of pieces, in which only what quotes the caller is looked through for `private` texts, and there
-    /// only between backticks: whoever chooses the words of a command must not choose which of ours disappear.
+    /// A reason made of pieces. In those that may quote the caller nothing stays between backticks but what is ours
+    /// and none of the `private` texts; outside them everything stays: whoever chooses the words of a command must not
+    /// choose which of ours disappear.
     pub fn of<'a>(pieces: &[Piece<'_>], private: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut private: Vec<&str> = private.into_iter().filter(|text| !text.is_empty()).collect();
-        private.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        let private: Vec<&str> = private.into_iter().collect();
         let pieces = pieces.iter().map(|piece| match piece {
             Piece::Ours(text) => (*text).to_owned(),
             Piece::Quoting(text) => hide_quoted(text, &private),
@@ -223,30 +225,39 @@ pub enum Piece<'a> {
     Quoting(&'a str),
 }
 
-/// Hides between backticks. If a private text has backticks itself, nobody can tell where a quotation ends, so all
-/// between the first and the last of them counts as one.
+/// What the record keeps of a sentence that may quote the caller: between backticks only what is a key or a value of our
+/// settings, or a sign. A rule quotes words as it read them, without quotes and backslashes, so looking for them as
+/// they were sent would miss them. If a private text has backticks itself, nobody can tell where a quotation ends, so all
+/// between the first and the last of them goes, and all after the first if one has no partner: it may be cut.
 fn hide_quoted(text: &str, private: &[&str]) -> String {
-    let hidden = |text: &str| private.iter().fold(text.to_owned(), |text, word| hide(&text, word));
-    let is_clear = !private.iter().any(|word| word.contains('`'));
-    let mut parts: Vec<String> = Vec::new();
-    if is_clear {
-        let pieces = text.split('`').enumerate();
-        parts.extend(pieces.map(|(index, piece)| match index % 2 {
-            0 => piece.to_owned(),
-            _ => hidden(piece),
-        }));
-    } else if let Some((before, rest)) = text.split_once('`') {
-        let (within, after) = rest.rsplit_once('`').unwrap_or((rest, ""));
-        parts.extend([before.to_owned(), hidden(within), after.to_owned()]);
-    } else {
-        parts.push(text.to_owned());
+    let is_whole = text.matches('`').count() % 2 == 0;
+    if !is_whole || private.iter().any(|word| word.contains('`')) {
+        let Some((before, rest)) = text.split_once('`') else { return text.to_owned() };
+        let after = rest.rsplit_once('`').filter(|_| is_whole).map_or("", |(_, after)| after);
+        return format!("{before}`{HIDDEN}`{after}");
     }
-    parts.join("`")
+    let is_kept = |quoted: &str| is_ours(quoted) && !private.contains(&quoted);
+    let pieces = text.split('`').enumerate().map(|(index, piece)| match index % 2 {
+        1 if !is_kept(piece) => HIDDEN,
+        _ => piece,
+    });
+    pieces.collect::<Vec<_>>().join("`")
+}
+
+/// Says whether this is a key of a config, a value that such a key takes, or no word at all.
+fn is_ours(quoted: &str) -> bool {
+    const VALUES: &[&str] =
+        &["allowlist", "always", "ask", "deny", "full", "off", "on-miss", "security", "workdir"];
+    const SECTIONS: &[&str] = &["agents", "approvals", "defaults", "session", "tools"];
+    let is_key_sign = |c: char| c.is_ascii_alphanumeric() || "._-[]*".contains(c);
+    let is_key = quoted.split_once('.').is_some_and(|(section, _)| SECTIONS.contains(&section));
+    VALUES.contains(&quoted)
+        || (is_key && quoted.chars().all(is_key_sign))
+        || !quoted.chars().any(char::is_alphanumeric)
 }
 
 /// A word of one or two letters hides only where it stands alone: `a` is part of every sentence.
 fn hide(text: &str, word: &str) -> String {
-    const HIDDEN: &str = "…";
     if word.chars().count() > 2 {
         return text.replace(word, HIDDEN);
     }

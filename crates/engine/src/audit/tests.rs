@@ -116,10 +116,25 @@ fn whoever_chooses_the_words_of_a_command_does_not_choose_which_of_ours_disappea
         let reason = Reason::of(&pieces, private.iter().copied());
         assert_eq!(reason.as_str(), format!("{ours}{expected}"));
     };
-    check("; `a plan` is not on the list", &private[..5], "; `… …` is not on the list");
-    // Nobody can tell where a quotation ends that has backticks itself.
-    check("; `x`y` and `plan` is not on the list", &private, "; `…` and `…` is not on the list");
+    check("; `a plan` is not on the list", &private[..5], "; `…` is not on the list");
+    // Nobody can tell where a quotation ends that has backticks itself, or has no end.
+    check("; `x``y` and `plan` is not on the list", &private, "; `…` is not on the list");
+    check("; `x`y` and `plan` is not on the list", &private, "; `…`");
+    check("; `always`, then `cut", &private, "; `…`");
     check("; no quotation of user 0", &private, "; no quotation of user 0");
+    // What a rule read is not what was sent; keys and values of the config stay, unless the command has them too.
+    let sent = ["TO'KEN'=x"];
+    check(
+        "; `TOKEN=x` starts no program (`tools.exec.ask`)",
+        &sent,
+        "; `…` starts no program (`tools.exec.ask`)",
+    );
+    check(
+        "; `always` by `agents.list[0].tools.exec.ask`, `;`",
+        &sent,
+        "; `always` by `agents.list[0].tools.exec.ask`, `;`",
+    );
+    check("; `tools.exec.ask` and `tools.exec/x`", &["tools.exec.ask"], "; `…` and `…`");
 }
 
 #[test]

@@ -211,6 +211,10 @@ impl Pen {
         self.channel.as_mut().ok_or(CallError::Closed)
     }
 
+    pub(super) const fn was_found(&self) -> bool {
+        self.asked.is_none()
+    }
+
     /// What was asked and what was found, before the first command.
     pub fn facts(&self) -> &[Line] {
         &self.facts

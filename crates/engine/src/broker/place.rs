@@ -3,8 +3,8 @@
 //!
 //! A command that an agent was allowed to run on the host, and a tool that its program starts by
 //! itself, could call `clawpen approvals resolve`, for its own session or for another's. Both are descendants of a
-//! process that we know: whoever asks, the keeper of a program on the host, a door (which takes over what a program
-//! leaves that killed its keeper), or the client of an MCP door. Letting go of its parents does not help a program on
+//! process that we know: whoever asks, the keeper of a program on the host, any `clawpen` (which takes over what a
+//! program leaves that killed its keeper), or the client of an MCP door. Letting go of its parents does not help a program on
 //! the host: it comes to its keeper, or without that to the door. What it has others start for it (`systemd-run`, `at`,
 //! a container daemon), and a client's own tool that lets go of its parents, are not seen here: whoever runs as the owner
 //! of the state directory can write to it anyway, and SECURITY.md says so.
@@ -80,8 +80,7 @@ fn doors() -> Vec<(u32, u64)> {
     for pid in pids {
         let Some(words) = words_of(pid) else { continue };
         let has = |wanted: &str| words.iter().skip(1).any(|word| word == wanted);
-        let name = words.first().and_then(|word| word.rsplit('/').next());
-        let is_ours = name == Some("clawpen") || (own.is_some() && own == program_of(pid));
+        let is_ours = is_clawpen(&words) || (own.is_some() && own == program_of(pid));
         let is_mcp = is_ours && has("mcp") && !has("install");
         let is_http = words.iter().any(|word| word == "--http" || word.starts_with("--http="));
         if !(is_mcp || is_ours && has("gateway")) {
@@ -99,6 +98,17 @@ fn doors() -> Vec<(u32, u64)> {
         }
     }
     found
+}
+
+/// Says whether a process is a `clawpen`: by its file, or by the name it was started with.
+fn is_ours(pid: u32) -> bool {
+    let own = program_of(std::process::id());
+    (own.is_some() && own == program_of(pid))
+        || words_of(pid).is_some_and(|words| is_clawpen(&words))
+}
+
+fn is_clawpen(words: &[String]) -> bool {
+    words.first().and_then(|word| word.rsplit('/').next()) == Some("clawpen")
 }
 
 /// The file that a process runs.
@@ -132,7 +142,10 @@ fn walk(pid: u32, from: From, askers: &BTreeSet<(u32, u64)>) -> Option<Place> {
     for step in 0..MOST_PARENTS {
         let found = process_identity::listed(next).ok()??;
         let counts = step > 0 || matches!(from, From::Itself(_));
-        if counts && (askers.contains(&(next, found.start_time)) || is_keeper(next)) {
+        let is_asker = |pid| askers.contains(&(pid, found.start_time)) || is_keeper(pid);
+        // No person works below a program of ours, whatever it does there: a talk with an agent is a door too.
+        let is_below_ours = |pid| step > 0 && is_ours(pid);
+        if counts && (is_asker(next) || is_below_ours(next)) {
             return Some(Place::UnderAsker { pid: next });
         }
         if found.parent == 0 {

@@ -142,7 +142,8 @@ impl Broker<'_> {
                 return Ok(());
             }
             settle::set_state(sql, &approval, State::Ended, ending)?;
-            let reason = [Piece::Ours("it ran")];
+            let reason = format!("it ran: {}", whose(&approval));
+            let reason = [Piece::Ours(&reason)];
             let mut call = approval.record(approval.door, ran_verdict(&approval), &reason);
             call.ending = ending;
             audit::append_call(sql, &call, now.wall)?;
@@ -256,12 +257,12 @@ fn is_plan(approval: &Approval, hash: PlanHash) -> bool {
     approval.plan.as_ref().is_some_and(|plan| plan.hash == hash.to_string())
 }
 
-fn ran_verdict(approval: &Approval) -> Verdict {
+pub(super) fn ran_verdict(approval: &Approval) -> Verdict {
     if approval.word.is_some() { Verdict::Approved } else { Verdict::Allowed }
 }
 
 /// Whose word lets it run.
-fn whose(approval: &Approval) -> String {
+pub(super) fn whose(approval: &Approval) -> String {
     match (&approval.word, &approval.resolver) {
         (Some(word), Some(by)) => format!("{} by {by}", word.as_str()),
         (Some(_) | None, _) => format!("unanswered, askFallback {}", approval.fallback),

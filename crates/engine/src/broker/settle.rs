@@ -10,6 +10,7 @@ use clawpen_rules::timestamp::Moment;
 use rusqlite::named_params;
 
 use super::row::{self, Approval, Outcome, State};
+use super::run::{ran_verdict, whose};
 use crate::audit::{self, Ending, Piece, Verdict};
 use crate::database::{DatabaseError, Sql};
 use crate::registry::Liveness;
@@ -105,9 +106,11 @@ pub(super) fn withdraw(
 /// It was started by a process that is gone, and may have done anything.
 fn lose(sql: Sql<'_>, approval: &Approval, now: &Moment) -> Result<(), DatabaseError> {
     set_state(sql, approval, State::Lost, Some(Ending::Lost))?;
-    let reason = "whoever ran it died; how far it got is not known, something of it may still run, and it is not run \
-                  again";
-    let mut call = approval.record(approval.door, Verdict::Approved, &[Piece::Ours(reason)]);
+    let reason = format!(
+        "whoever ran it died ({}); how far it got is not known, something of it may still run, and it is not run again",
+        whose(approval)
+    );
+    let mut call = approval.record(approval.door, ran_verdict(approval), &[Piece::Ours(&reason)]);
     call.ending = Some(Ending::Lost);
     audit::append_call(sql, &call, now.wall).map(drop)
 }

@@ -243,13 +243,15 @@ fn b23_what_an_asker_started_stands_below_it() {
     let broker = world.broker();
     let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
     let start = Start::Itself(child.id());
-    assert_eq!(broker.place(start).unwrap(), Place::Host);
-    let id = broker.request(&world.ask("true")).unwrap();
     let pid = std::process::id();
+    // Whoever runs this program counts, also while it asks nothing: what a command left that killed its keeper is below.
+    assert_eq!(broker.place(start).unwrap(), Place::UnderAsker { pid });
+    let id = broker.request(&world.ask("true")).unwrap();
     assert_eq!(broker.place(start).unwrap(), Place::UnderAsker { pid });
     assert_eq!(broker.place(Start::Parent).unwrap(), Place::Host);
+    assert_eq!(broker.place(Start::Itself(pid)).unwrap(), Place::UnderAsker { pid });
     broker.withdraw(&id).unwrap();
-    assert_eq!(broker.place(start).unwrap(), Place::Host);
+    assert_eq!(broker.place(Start::Itself(pid)).unwrap(), Place::Host);
     // The agent's own process is told by the door.
     let agent_process = Some(child.id());
     let asker = Asker { door: Door::Mcp, client: None, agent_process };

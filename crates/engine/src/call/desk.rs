@@ -30,7 +30,7 @@ use super::runs::Runs;
 use super::stock::Stock;
 use super::stop::Stop;
 use super::{About, Keeping, Prepared, Tally, Target, exec, fetch, policy, process, record};
-use crate::audit::{Door, Verdict};
+use crate::audit::{Door, Reason, Verdict};
 use crate::broker::Resolved;
 use crate::config_store::{self, Store, Surroundings};
 use crate::tools::{Answer, Settings, ToolError, Tools};
@@ -159,8 +159,32 @@ impl<'a> Turn<'a> {
         self.prepared.explanation.session.key().map(SessionKey::as_str)
     }
 
-    /// Records a call that did not run.
+    /// Records a call that did not run for a reason that only names the tool and our settings.
     pub(super) fn stopped(&self, tool: &str, error: &ToolCallError) -> Result<(), ToolCallError> {
+        self.record_stopped(tool, error, Reason::new(&error.for_model()))
+    }
+
+    /// The same for a reason that may quote what the call says.
+    pub(super) fn stopped_quoting(
+        &self,
+        tool: &str,
+        error: &ToolCallError,
+        arguments: &Value,
+    ) -> Result<(), ToolCallError> {
+        let reason = match error {
+            // Names of our own parameters.
+            ToolCallError::Arguments(_) => Reason::new(&error.for_model()),
+            _ => record::quoting(&error.for_model(), arguments),
+        };
+        self.record_stopped(tool, error, reason)
+    }
+
+    fn record_stopped(
+        &self,
+        tool: &str,
+        error: &ToolCallError,
+        reason: Reason,
+    ) -> Result<(), ToolCallError> {
         let verdict = match error {
             ToolCallError::Closed(_)
             | ToolCallError::NoTool(_)
@@ -172,8 +196,7 @@ impl<'a> Turn<'a> {
             _ => Verdict::Failed,
         };
         let about = About { door: self.door, tool, keeping: Keeping::Scope };
-        let reason = error.for_model();
-        record::stopped(self.yard, self.prepared, &about, (verdict, &reason))?;
+        record::stopped(self.yard, self.prepared, &about, (verdict, reason))?;
         Ok(())
     }
 }

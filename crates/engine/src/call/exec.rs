@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clawpen_rules::approval::in_sandbox::InSandbox;
 use clawpen_rules::approval::settings::ExecSettings;
 use clawpen_rules::container::exec::{Elevation as Unelevated, ExecPlace, ExecRequest, ExecSpec};
+use clawpen_rules::container::workdir::Fallback;
 use clawpen_rules::elevated;
 use clawpen_rules::elevated::level::{self, CallWish, ChosenLevel, Elevation};
 use clawpen_rules::posix;
@@ -49,7 +50,8 @@ const SCREEN: TtySize = TtySize { rows: 30, columns: 120 };
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 pub(super) fn run(turn: &Turn<'_>, request: &mut ToolRequest<'_>) -> Result<Answer, ToolCallError> {
-    let refused = |error: ToolCallError| match turn.stopped("exec", &error) {
+    let arguments = request.arguments;
+    let refused = |error: ToolCallError| match turn.stopped_quoting("exec", &error, arguments) {
         Ok(()) => error,
         Err(unrecorded) => unrecorded,
     };
@@ -173,7 +175,12 @@ fn plan(turn: &Turn<'_>, call: &ExecCall) -> Result<Planned, ToolCallError> {
     let times = Times::resolve(turn.config(), turn.agent());
     let timing = rules::decide_timing(call, &times, background);
     let mut warnings: Vec<String> = timing.warning.iter().map(|text| (*text).to_owned()).collect();
-    warnings.extend(spec.workdir().fallback().map(|fallback| format!("Warning: {fallback}")));
+    let fallback = spec.workdir().fallback().cloned();
+    warnings.extend(fallback.map(|fallback| {
+        // As the command sees it: where that lies on the host is nothing that a model should know.
+        let used = spec.workdir().container().to_owned();
+        format!("Warning: {}", Fallback { used, ..fallback })
+    }));
     let blocked = spec.blocked().iter();
     warnings.extend(blocked.map(|(name, reason)| {
         format!(
@@ -207,7 +214,7 @@ fn in_sandbox(
     let planned = match plan(turn, call) {
         Ok(planned) => planned,
         Err(error) => {
-            turn.stopped("exec", &error)?;
+            turn.stopped_quoting("exec", &error, request.arguments)?;
             return Err(error);
         }
     };

@@ -14,7 +14,7 @@ use super::desk::{ToolRequest, Turn};
 use super::failure::ToolCallError;
 use super::stop::Stop;
 use super::{Tally, record};
-use crate::audit::Verdict;
+use crate::audit::{Reason, Verdict};
 use crate::tools::{Answer, json as arguments};
 use crate::web::{self, FetchError, Fetched};
 
@@ -53,8 +53,8 @@ pub(super) fn run(turn: &Turn<'_>, request: &ToolRequest<'_>) -> Result<Answer, 
         }
         Err(error) => {
             let verdict = if error.is_refusal() { Verdict::Refused } else { Verdict::Failed };
-            let reason = error.for_record();
-            record::stopped(turn.yard, turn.prepared, &turn.about(NAME), (verdict, &reason))?;
+            let reason = Reason::new(&error.for_record());
+            record::stopped(turn.yard, turn.prepared, &turn.about(NAME), (verdict, reason))?;
             Err(match error {
                 FetchError::Stopped => ToolCallError::Cancelled,
                 error => ToolCallError::Fetch(error),

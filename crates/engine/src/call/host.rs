@@ -34,7 +34,8 @@ pub(super) fn run(
     answer: CommandAnswer,
     request: &mut ToolRequest<'_>,
 ) -> Result<Answer, ToolCallError> {
-    let refused = |error: ToolCallError| match turn.stopped("exec", &error) {
+    let arguments = request.arguments;
+    let refused = |error: ToolCallError| match turn.stopped_quoting("exec", &error, arguments) {
         Ok(()) => error,
         Err(unrecorded) => unrecorded,
     };

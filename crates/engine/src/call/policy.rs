@@ -50,10 +50,11 @@ pub(super) fn admit(
     (store, prepared): (&Store, &Prepared),
 ) -> Result<BuiltTool, ToolCallError> {
     let tool = Tool::core(name);
+    // No change of the policy would bring one that is not there.
     let built = BuiltTool::parse(tool.name().as_str());
+    let built = built.ok_or_else(|| ToolCallError::NoTool(absent(&tool)))?;
     let block = match tool_policy::decide(layers, &tool) {
         Verdict::Allowed(_) => {
-            let built = built.ok_or_else(|| ToolCallError::NoTool(absent(&tool)))?;
             if !is_enabled(built, store) {
                 let name = built.as_str();
                 let text = format!(
@@ -66,9 +67,6 @@ pub(super) fn admit(
         }
         Verdict::Blocked(block) => block,
     };
-    if built.is_none() && catalogue::find(tool.name().as_str()).is_none() {
-        return Err(ToolCallError::NoTool(absent(&tool)));
-    }
     let explanation = &prepared.explanation;
     // Its advice speaks of the mode, which is not what put a session of mode `off` in here.
     let by_sandbox = match explanation.placement {
@@ -119,7 +117,7 @@ fn absent(tool: &Tool) -> String {
             "the tool `{name}` is not offered: it asks a model that sees images, and this door has none; `read` shows \
              image files"
         ),
-        Some(_) => format!("the tool `{name}` is not part of this build"),
+        Some(_) => format!("the tool `{name}` is not offered: this build has none for this door"),
         None => format!("there is no tool `{name}`"),
     }
 }

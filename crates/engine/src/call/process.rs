@@ -40,7 +40,7 @@ pub(super) fn run(turn: &Turn<'_>, request: &mut ToolRequest<'_>) -> Result<Answ
             let elapsed = since(start, tally);
             record::beside(turn.yard, turn.prepared, &turn.about("process"), (reason, elapsed))?;
         }
-        Err(error) => turn.stopped("process", error)?,
+        Err(error) => turn.stopped_quoting("process", error, request.arguments)?,
     }
     done
 }
@@ -270,6 +270,7 @@ impl One<'_> {
     fn poll(&mut self, timeout_ms: u64) -> Result<Answer, ToolCallError> {
         let from = self.run.seen.max(self.entry.kept_from);
         let mut tail = Tail::new(PENDING);
+        let was_over = !self.is_running();
         let seen = if self.is_running() && timeout_ms > 0 {
             let wait = Duration::from_millis(timeout_ms.min(POLL_MOST_MS));
             let bell = Bell::new(self.stop, Some(wait)).map_err(ToolCallError::Watch)?;
@@ -292,6 +293,11 @@ impl One<'_> {
             read_from(self.channel, self.run, (from, &self.entry), &mut |bytes| tail.push(bytes))?
         };
         let (text, _) = tail.finish();
+        if was_over && text.trim().is_empty() {
+            // Nothing new comes any more, so whoever asks wants to see how it ended.
+            let (all, _) = kept(self.channel, self.run, &self.entry)?;
+            return self.polled(output::last(&all, TAIL), seen);
+        }
         self.polled(&text, seen)
     }
 

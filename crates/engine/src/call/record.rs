@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use clawpen_rules::session::Placement;
 use clawpen_wire::supervisor::{Started, Stream};
+use serde_json::Value;
 
 use super::{Elapsed, Keeping, OpenError, Prepared, Target};
-use crate::audit::{AuditError, Call, Door, Ending, Reason, Verdict};
+use crate::audit::{AuditError, Call, Door, Ending, Piece, Reason, Verdict};
 use crate::backend::Plan;
 use crate::channel::{ExecIo, Input, Order};
 use crate::error_text::chain;
@@ -81,18 +82,17 @@ impl<T: ExecIo> ExecIo for Counted<'_, T> {
 
 /// A call that ran.
 pub(super) fn ran(
-    yard: &Yard,
     prepared: &Prepared,
     about: &About<'_>,
     id: &str,
     (duration, tally): Elapsed,
-) -> Result<(), AuditError> {
+) -> Call {
     let mut call = blank(prepared, about, id);
     call.ending = tally.ending;
     call.duration = duration;
     call.bytes_in = tally.bytes_in;
     call.bytes_out = tally.bytes_out;
-    append(yard, &call)
+    call
 }
 
 /// A call for which there was no sandbox.
@@ -128,12 +128,35 @@ pub(super) fn stopped(
     yard: &Yard,
     prepared: &Prepared,
     about: &About<'_>,
-    (verdict, reason): (Verdict, &str),
+    (verdict, reason): (Verdict, Reason),
 ) -> Result<(), AuditError> {
     let mut call = blank(prepared, about, &random::uuid());
     call.verdict = verdict;
-    call.reason = Reason::new(reason);
+    call.reason = reason;
     append(yard, &call)
+}
+
+/// A reason that may quote the arguments of a call, without what it quotes.
+pub(super) fn quoting(text: &str, arguments: &Value) -> Reason {
+    let mut texts = Vec::new();
+    collect(arguments, &mut texts);
+    Reason::of(&[Piece::Quoting(text)], texts)
+}
+
+/// Every text of a JSON value, names of members too.
+fn collect<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
+    let mut rest = vec![value];
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::String(text) => texts.push(text),
+            Value::Array(items) => rest.extend(items),
+            Value::Object(members) => {
+                texts.extend(members.keys().map(String::as_str));
+                rest.extend(members.values());
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
 }
 
 /// A call that ran outside the sandbox, or in one that was there already.
@@ -180,7 +203,7 @@ pub fn refusal(
     Ok(append(yard, &call)?)
 }
 
-fn append(yard: &Yard, call: &Call) -> Result<(), AuditError> {
+pub(super) fn append(yard: &Yard, call: &Call) -> Result<(), AuditError> {
     yard.database.audit().append(call, yard.clock().now().wall).map(drop)
 }
 

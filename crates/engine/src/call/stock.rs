@@ -10,9 +10,10 @@
 //! the call that needs it tries again, and hears why. The pens end with [`Engines`]; this thread ends before.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use clawpen_rules::ahead::{self, Ahead, DoorUse};
 
@@ -25,6 +26,9 @@ use crate::yard::Yard;
 const MAKERS: usize = 1;
 /// Pens that wait for all sessions together.
 const MOST_PENS: usize = 4;
+/// How long a door that closes waits for what is being made. A setup command may take minutes; what is half made then
+/// is ended by whoever looks next, as after any other end of this process.
+const LAST_MOMENTS: Duration = Duration::from_secs(2);
 /// Sessions for which something is made although nobody has called in them, while nobody does.
 const MOST_GUESSES: usize = 8;
 
@@ -41,6 +45,8 @@ pub(super) struct Stock {
 #[derive(Debug)]
 struct Worker {
     orders: SyncSender<Arc<Ready>>,
+    /// Closed when the thread has ended.
+    ended: Receiver<()>,
     thread: JoinHandle<()>,
 }
 
@@ -99,18 +105,42 @@ impl Worker {
         let engines = Arc::clone(engines);
         let (orders, received) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new().name("ahead".to_owned());
-        let thread = thread.spawn(move || work(&engines, &received)).ok()?;
-        Some(Self { orders, thread })
+        let (alive, ended) = mpsc::sync_channel(0);
+        let work = move || {
+            work(&engines, &received);
+            drop((engines, alive));
+        };
+        let thread = thread.spawn(work).ok()?;
+        Some(Self { orders, ended, thread })
     }
+
+    /// Takes no order more and waits for the thread's end, but not longer than this. Says whether it came.
+    fn end(self, patience: Duration) -> Ended {
+        let Self { orders, ended, thread } = self;
+        drop(orders);
+        match ended.recv_timeout(patience) {
+            Err(RecvTimeoutError::Timeout) => Ended::NotYet,
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => {
+                // It has nothing to tell.
+                let _nothing = thread.join();
+                Ended::Yes
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Yes,
+    /// It goes on by itself, and ends with this process.
+    NotYet,
 }
 
 impl Drop for Stock {
     fn drop(&mut self) {
         let worker = self.worker.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Worker { orders, thread }) = worker {
-            drop(orders);
-            // It has nothing to tell.
-            let _ended = thread.join();
+        if let Some(worker) = worker {
+            let _either = worker.end(LAST_MOMENTS);
         }
     }
 }
@@ -134,5 +164,37 @@ fn work(engines: &Engines, orders: &Receiver<Arc<Ready>>) {
             }
             Ahead::Nothing(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_door_that_closes_waits_a_moment_for_its_thread_and_no_longer() {
+        let (orders, received) = mpsc::sync_channel::<Arc<Ready>>(1);
+        let (alive, ended) = mpsc::sync_channel::<()>(0);
+        let thread = std::thread::spawn(move || {
+            let _closed = received.recv();
+            drop(alive);
+        });
+        let worker = Worker { orders, ended, thread };
+        assert_eq!(worker.end(Duration::from_secs(60)), Ended::Yes);
+
+        let (orders, _received) = mpsc::sync_channel::<Arc<Ready>>(1);
+        let (alive, ended) = mpsc::sync_channel::<()>(0);
+        let (over, until) = mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let _over = until.recv();
+            drop(alive);
+        });
+        let start = Instant::now();
+        let worker = Worker { orders, ended, thread };
+        assert_eq!(worker.end(Duration::from_millis(50)), Ended::NotYet);
+        assert!(start.elapsed() < Duration::from_secs(30));
+        drop(over);
     }
 }

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clawpen_wire::supervisor::{
-    Attach, EnvVar, EnvironmentBase, Event, Exec, ExecOutput, Exited, Kill, ProcessEntry,
-    ProcessId, ProcessList, Reach, Request, Started, StderrMode, StdinMode, Stream, TtySize,
-    limits,
+    Attach, EnvVar, EnvironmentBase, ErrorCode, Event, Exec, ExecOutput, ExecProgram, Exited, Kill,
+    ProcessEntry, ProcessId, ProcessList, Reach, Request, Started, StderrMode, StdinMode, Stream,
+    TtySize, limits,
 };
 
 use super::error::{CallError, unexpected};
@@ -62,8 +62,8 @@ impl Command {
         }
     }
 
-    fn request(&self, output: ExecOutput) -> Request<'static> {
-        Request::Exec(Exec {
+    fn wire(&self, output: ExecOutput) -> Exec {
+        Exec {
             argv: self.argv.clone(),
             cwd: self.cwd.clone(),
             base: self.base,
@@ -74,7 +74,7 @@ impl Command {
             timeout_ms: self.timeout.map_or(0, wire_timeout),
             grace_ms: u32::try_from(self.grace.as_millis()).unwrap_or(u32::MAX),
             output,
-        })
+        }
     }
 
     /// How long the command may run. A supervisor that has not ended it by then is not waited for
@@ -82,6 +82,14 @@ impl Command {
     fn longest_run(&self) -> Option<Duration> {
         self.timeout.map(|timeout| timeout.saturating_add(self.grace))
     }
+}
+
+/// A program of ours for a sandbox: a static binary that needs nothing there.
+#[derive(Debug, Clone, Copy)]
+pub struct Program<'a> {
+    /// Tells it from every other one; never used for other bytes.
+    pub name: u64,
+    pub bytes: &'a [u8],
 }
 
 /// Milliseconds, at least one because 0 means never, at most what the supervisor takes.
@@ -159,9 +167,37 @@ pub enum AttachEnd {
 impl Channel {
     /// Runs a command to its end.
     pub fn exec(&mut self, command: &Command, io: &mut dyn ExecIo) -> Result<Exited, CallError> {
-        let request = command.request(ExecOutput::Stream { window: WINDOW });
+        let exec = command.wire(ExecOutput::Stream { window: WINDOW });
+        self.exec_as(&Request::Exec(exec), command, io)
+    }
+
+    /// The same with a program of ours in place of a file of the sandbox. The command's first word is what it is told to
+    /// be called. It is sent if the supervisor does not have it yet, and kept there.
+    pub fn exec_program(
+        &mut self,
+        program: &Program<'_>,
+        command: &Command,
+        io: &mut dyn ExecIo,
+    ) -> Result<Exited, CallError> {
+        let exec = command.wire(ExecOutput::Stream { window: WINDOW });
+        let request = Request::ExecProgram(ExecProgram { name: program.name, exec });
+        match self.exec_as(&request, command, io) {
+            Err(CallError::Failed(failure)) if failure.code == ErrorCode::CommandNotFound => {
+                self.bring(program)?;
+                self.exec_as(&request, command, io)
+            }
+            done => done,
+        }
+    }
+
+    fn exec_as(
+        &mut self,
+        request: &Request<'_>,
+        command: &Command,
+        io: &mut dyn ExecIo,
+    ) -> Result<Exited, CallError> {
         self.run(|link, channel| {
-            link.queue(channel, &request)?;
+            link.queue(channel, request)?;
             let watch = Watch::new(link, channel, Kind::Foreground, WINDOW);
             match watch.feed(command.stdin).until(command.longest_run()).run(io)? {
                 AttachEnd::Exited(exited) => Ok(exited),
@@ -173,7 +209,7 @@ impl Channel {
     /// Starts a command that outlives this connection; the last `buffer` bytes of its output are
     /// kept.
     pub fn start(&mut self, command: &Command, buffer: u32) -> Result<Started, CallError> {
-        let request = command.request(ExecOutput::Background { buffer });
+        let request = Request::Exec(command.wire(ExecOutput::Background { buffer }));
         self.ask(&request, |event| match event {
             Event::Started(started) => Ok(started),
             other => Err(unexpected(&other)),

@@ -8,11 +8,12 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use clawpen_wire::supervisor::{
     Copy, Depth, Digest, Entries, Entry, Event, Hash, Links, List, Listing, Metadata, Mkdir,
-    OnExisting, Parents, Place, Read, Remove, Rename, Request, Stat, StatResult, WriteMode,
-    WriteOpen, Written, limits,
+    OnExisting, Parents, Place, ProgramOpen, Read, Remove, Rename, Request, Stat, StatResult,
+    WriteMode, WriteOpen, Written, limits,
 };
 
 use super::error::{CallError, Violation, unexpected};
+use super::exec::Program;
 use super::link::{Deadline, Link};
 use super::transport::Wish;
 use super::{Channel, done};
@@ -73,9 +74,22 @@ impl Channel {
         source: &mut dyn io::Read,
     ) -> Result<Written, CallError> {
         let WriteOptions { mode, parents, permissions } = options;
-        let request = Request::WriteOpen(WriteOpen { place, mode, parents, permissions });
+        self.send(&Request::WriteOpen(WriteOpen { place, mode, parents, permissions }), source)
+    }
+
+    /// Gives the supervisor a program to keep, for [`Channel::exec_program`].
+    pub(super) fn bring(&mut self, program: &Program<'_>) -> Result<(), CallError> {
+        let request = Request::ProgramOpen(ProgramOpen { name: program.name });
+        self.send(&request, &mut &*program.bytes).map(drop)
+    }
+
+    fn send(
+        &mut self,
+        request: &Request<'_>,
+        source: &mut dyn io::Read,
+    ) -> Result<Written, CallError> {
         self.run(|link, channel| {
-            link.queue(channel, &request)?;
+            link.queue(channel, request)?;
             Writing { link, channel, window: limits::FIRST_INPUT_WINDOW, total: 0 }.run(source)
         })
     }

@@ -179,6 +179,15 @@ impl Link {
         }
     }
 
+    /// Whether nothing is on its way in either direction, and the other side is still there.
+    pub(super) fn is_silent(&mut self) -> bool {
+        let now = Some(Duration::ZERO);
+        let is_quiet = |ready: Ready| !ready.receive;
+        self.unsent() == 0
+            && self.inbox.is_empty()
+            && self.transport.wait(Wish::default(), now).is_ok_and(is_quiet)
+    }
+
     /// Sends and takes in what is possible at once.
     pub(super) fn pass(&mut self) -> Result<(), CallError> {
         self.send()?;

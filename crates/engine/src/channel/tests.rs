@@ -116,3 +116,42 @@ fn exited(end: End) -> Event<'static> {
 fn exit(end: End) -> Exited {
     Exited { end, timed_out: false, usage: Usage::default() }
 }
+
+/// Only a connection that is at rest goes on to the next caller.
+#[test]
+fn a_connection_is_at_rest_only_when_both_sides_agree_that_nothing_is_going_on() {
+    let answered = || script().hears(1, Request::Ping).says(1, Event::Done);
+    assert!(rests_after_a_call(answered().falls_silent()));
+    let refused = script().hears(1, Request::Ping).says(1, failed(ErrorCode::Busy));
+    assert!(rests_after_a_call(refused.falls_silent()));
+    let senseless = script().hears(1, Request::Ping).says(1, Event::FactsReport(Box::new(facts())));
+    for script in [
+        // It has gone, or says what nobody asked for.
+        answered().closes(),
+        answered().says(1, Event::Done),
+        answered().says(0, failed(ErrorCode::Busy)),
+        // A broken one stays broken.
+        senseless.falls_silent(),
+    ] {
+        let shown = format!("{script:?}");
+        assert!(!rests_after_a_call(script), "{shown}");
+    }
+}
+
+#[track_caller]
+fn rests_after_a_call(script: Script) -> bool {
+    let mut channel = channel(script);
+    drop(channel.ping());
+    channel.is_at_rest()
+}
+
+/// The rest of an event that has begun may come at any time.
+#[test]
+fn a_connection_with_half_an_event_is_not_at_rest() {
+    let mut bytes = Vec::new();
+    clawpen_wire::supervisor::frame::append(&mut bytes, 1, &Event::Done).unwrap();
+    bytes.extend_from_slice(&[9, 0]);
+    let mut channel = channel(script().hears(1, Request::Ping).says_bytes(&bytes).falls_silent());
+    channel.ping().unwrap();
+    assert!(!channel.is_at_rest());
+}

@@ -151,8 +151,24 @@ const V2: &str = "
     CREATE INDEX approvals_by_state ON approvals (state, asked);
 ";
 
-/// The variables of a call that has no plan, by name, and what the answer is bound to.
+/// The variables of a call that has no plan, by name, and what the answer is bound to. Leases are few and written
+/// by every call: they do without an index, and their ids are drawn at random, so that none is given twice.
 const V3: &str = "
+    CREATE TABLE calls_in_flight (
+        id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL,
+        call TEXT NOT NULL,
+        pid INTEGER NOT NULL,
+        start_time INTEGER NOT NULL,
+        boot_id TEXT NOT NULL,
+        pid_namespace INTEGER NOT NULL,
+        since INTEGER NOT NULL,
+        since_boot TEXT,
+        since_uptime INTEGER
+    ) STRICT;
+    INSERT INTO calls_in_flight SELECT * FROM leases;
+    DROP TABLE leases;
+    ALTER TABLE calls_in_flight RENAME TO leases;
     ALTER TABLE approvals ADD COLUMN variables TEXT NOT NULL DEFAULT '[]';
     ALTER TABLE approvals ADD COLUMN call TEXT;
 ";

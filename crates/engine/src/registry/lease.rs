@@ -3,10 +3,11 @@
 
 use clawpen_rules::timestamp::Moment;
 
-use super::row::{Generation, Holder, Lease, LeaseId, Liveness, State};
-use super::store::{moment, stored, touch};
+use super::row::{Generation, Holder, Lease, LeaseId, Liveness, Row, State};
+use super::store::{moment, one, stored, touch};
 use super::{Registry, RegistryError};
 use crate::database::{DatabaseError, Sql};
+use crate::random;
 
 /// Who takes a lease, and for what.
 #[derive(Debug, Clone, Copy)]
@@ -30,39 +31,30 @@ impl Registry<'_> {
             if state != State::Ready {
                 return Err(RegistryError::WrongState { name: name.to_owned(), state });
             }
-            touch(sql, name, usage.session, now)?;
-            let Holder { pid, start_time, boot_id, pid_namespace } = usage.holder;
-            sql.run(
-                "INSERT INTO leases (name, call, pid, start_time, boot_id, pid_namespace, since, \
-                 since_boot, since_uptime) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-                (
-                    name,
-                    usage.call,
-                    pid,
-                    start_time,
-                    boot_id,
-                    pid_namespace,
-                    stored(now.wall),
-                    now.boot.as_ref().map(|boot| &boot.id),
-                    now.boot.as_ref().map(|boot| boot.millis),
-                ),
-            )?;
-            Ok(LeaseId(sql.last_id()))
+            Ok(take(sql, name, usage, now)?)
+        })
+    }
+
+    /// The same for a sandbox that is ready and that `is_wanted`, looked at and leased in one change. `None`: it is
+    /// not.
+    pub fn lease_if(
+        &self,
+        name: &str,
+        usage: &Use<'_>,
+        now: &Moment,
+        is_wanted: impl FnOnce(&Row) -> bool,
+    ) -> Result<Option<(Row, LeaseId)>, RegistryError> {
+        self.database.write(|sql| {
+            let found = one(sql, name)?.filter(|row| row.state == State::Ready && is_wanted(row));
+            let Some(row) = found else { return Ok(None) };
+            let lease = take(sql, name, usage, now)?;
+            Ok(Some((row, lease)))
         })
     }
 
     /// The call is over. `Ok` also if the lease is gone: the sandbox was removed under it by force.
     pub fn release(&self, lease: LeaseId, now: &Moment) -> Result<(), RegistryError> {
-        self.database.write(|sql| {
-            let name =
-                sql.first("DELETE FROM leases WHERE id = ?1 RETURNING name", [lease.0], |row| {
-                    row.get::<_, String>(0)
-                })?;
-            if let Some(name) = name {
-                touch(sql, &name, None, now)?;
-            }
-            Ok(())
-        })
+        self.database.write(|sql| Ok(release(sql, lease, now)?))
     }
 
     /// The calls in flight in one sandbox.
@@ -72,7 +64,8 @@ impl Registry<'_> {
 
     /// All calls in flight.
     pub fn all_leases(&self) -> Result<Vec<Lease>, RegistryError> {
-        self.database.read(|sql| Ok(sql.all("SELECT * FROM leases ORDER BY id", [], lease)?))
+        self.database
+            .read(|sql| Ok(sql.all("SELECT * FROM leases ORDER BY since, id", [], lease)?))
     }
 
     /// Deletes the leases of dead holders; gives their number.
@@ -96,8 +89,40 @@ impl Registry<'_> {
     }
 }
 
+fn take(sql: Sql<'_>, name: &str, usage: &Use<'_>, now: &Moment) -> Result<LeaseId, DatabaseError> {
+    touch(sql, name, usage.session, now)?;
+    let Holder { pid, start_time, boot_id, pid_namespace } = usage.holder;
+    // As large as SQLite counts.
+    let id = LeaseId(random::number() >> 1);
+    sql.run(
+        "INSERT INTO leases (id, name, call, pid, start_time, boot_id, pid_namespace, since, \
+         since_boot, since_uptime) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        (
+            id.0,
+            name,
+            usage.call,
+            pid,
+            start_time,
+            boot_id,
+            pid_namespace,
+            stored(now.wall),
+            now.boot.as_ref().map(|boot| &boot.id),
+            now.boot.as_ref().map(|boot| boot.millis),
+        ),
+    )?;
+    Ok(id)
+}
+
+/// Releases a lease within a change that it belongs to.
+pub(crate) fn release(sql: Sql<'_>, lease: LeaseId, now: &Moment) -> Result<(), DatabaseError> {
+    let name = sql.first("DELETE FROM leases WHERE id = ?1 RETURNING name", [lease.0], |row| {
+        row.get::<_, String>(0)
+    })?;
+    name.map_or(Ok(()), |name| touch(sql, &name, None, now))
+}
+
 pub(super) fn of(sql: Sql<'_>, name: &str) -> Result<Vec<Lease>, DatabaseError> {
-    sql.all("SELECT * FROM leases WHERE name = ?1 ORDER BY id", [name], lease)
+    sql.all("SELECT * FROM leases WHERE name = ?1 ORDER BY since, id", [name], lease)
 }
 
 pub(super) fn delete(sql: Sql<'_>, id: LeaseId) -> Result<(), DatabaseError> {

@@ -135,7 +135,7 @@ impl Registry<'_> {
 
     /// One sandbox.
     pub fn get(&self, name: &str) -> Result<Option<Row>, RegistryError> {
-        self.database.read(|sql| Ok(sql.first(SELECT_ONE, [name], row)?))
+        self.database.read(|sql| Ok(one(sql, name)?))
     }
 
     /// Every sandbox, oldest first.
@@ -181,6 +181,10 @@ impl Registry<'_> {
             _ => Err(RegistryError::Changed { name: name.to_owned() }),
         })
     }
+}
+
+pub(super) fn one(sql: Sql<'_>, name: &str) -> Result<Option<Row>, DatabaseError> {
+    sql.first(SELECT_ONE, [name], row)
 }
 
 pub(super) fn current(

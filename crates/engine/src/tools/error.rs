@@ -80,9 +80,9 @@ pub enum ToolError {
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
     #[error(
-        "the sandbox has no place that files can be written to and programs run from; use exec with grep or find"
+        "the sandbox was made by an older release, which cannot search; recreate it (`clawpen sandbox recreate`), or use exec with grep or find"
     )]
-    NoPlace,
+    Older,
     #[error(transparent)]
     Call(#[from] CallError),
 }

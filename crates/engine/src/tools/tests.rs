@@ -181,12 +181,48 @@ fn a_search_runs_in_the_sandbox() {
 }
 
 #[test]
-fn a_searching_program_that_was_swapped_gains_nothing() {
+fn no_file_of_the_sandbox_stands_in_for_the_searching_program() {
     let mut pen = Pen::start();
     pen.ok(FileTool::Find, json!({ "pattern": "*" }));
-    pen.sh("program=$(ls /run/.clawpen-search-*); rm $program; printf '#!/bin/sh\\nyes | head -c 9000000' > $program; chmod 755 $program");
-    let lied = pen.ok(FileTool::Find, json!({ "pattern": "*" }));
-    assert_eq!(lied, "(no file matches)\n\n[the search was cut off, there may be more]");
+    assert_eq!(pen.sh("find / -xdev -name '*clawpen-search*' 2>/dev/null; true"), "");
+    pen.sh("for name in clawpen-search .clawpen-search find grep rg; do printf '#!/bin/sh\\necho lie > /pen/lie' > $name; chmod 755 $name; done");
+    let found = pen.ok(FileTool::Find, json!({ "pattern": "*" }));
+    assert_eq!(found, ".clawpen-search\nclawpen-search\nfind\ngrep\nrg");
+    assert_eq!(pen.sh("ls lie 2>/dev/null; true"), "");
+}
+
+#[test]
+fn a_search_ends_whatever_stands_in_its_way() {
+    let mut pen = Pen::start();
+    pen.sh("echo needle > z; mkfifo .gitignore a-pipe; mkdir -p d e/.git/info; mkfifo d/.ignore e/.git/info/exclude; \
+            ln -s /dev/zero d/.gitignore; ln -s /dev/zero zero; ln -s / everything; ln -s .. d/up; \
+            truncate -s 1G sparse; i=0; while [ $i -lt 300 ]; do mkdir deep; cd deep; i=$((i+1)); done; echo needle > bottom");
+    let bottom = "deep/".repeat(300) + "bottom:1: needle";
+    let found = pen.ok(FileTool::Grep, json!({ "pattern": "needle" }));
+    assert_eq!(found, format!("{bottom}\nz:1: needle"));
+    let found = pen.ok(FileTool::Find, json!({ "pattern": "z*" }));
+    assert_eq!(found, "z\nzero");
+    for odd in ["a-pipe", "zero", "everything", "d/up/../.."] {
+        let arguments = json!({ "pattern": "root", "path": odd });
+        let answer = pen.tools().run(FileTool::Grep, &arguments);
+        let said = match answer {
+            Err(error) => error.for_model(),
+            Ok(answer) => format!("{:?}", answer.content),
+        };
+        assert!(!said.contains("root:x:0:0:root:/root"), "{odd}: {said}");
+    }
+}
+
+#[test]
+fn a_supervisor_of_an_older_release_is_not_asked_to_search() {
+    let mut pen = Pen::start();
+    pen.channel.pretend_version(clawpen_wire::supervisor::PROGRAM_VERSION - 1);
+    let said = pen.refused(FileTool::Grep, json!({ "pattern": "x" }));
+    assert_eq!(
+        said,
+        "cannot search `.`: the sandbox was made by an older release, which cannot search; recreate it (`clawpen sandbox \
+         recreate`), or use exec with grep or find"
+    );
 }
 
 fn wrapped(hunks: &str) -> String {

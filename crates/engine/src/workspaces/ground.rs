@@ -38,6 +38,10 @@ impl Ground {
     /// Opens a private workspace and makes it if it is missing: for its owner alone, who is `owner` or
     /// whoever we are.
     pub(super) fn ensure(path: &Path, owner: Option<(u32, u32)>) -> Result<Self, WorkspaceError> {
+        // Mostly it is there.
+        if let Some(ground) = Self::open(path)? {
+            return Ok(ground);
+        }
         let failed = || WorkspaceError::io("make the workspace", path);
         let parent = path.parent().ok_or(io::ErrorKind::InvalidInput.into()).map_err(failed())?;
         record::make_private(parent).map_err(failed())?;
@@ -62,30 +66,24 @@ impl Ground {
     /// which may be us, is opened up.
     pub(super) fn open(path: &Path) -> Result<Option<Self>, WorkspaceError> {
         let failed = || WorkspaceError::io("open the workspace", path);
-        let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        if let (Some(parent), Some(name)) = (path.parent(), path.file_name()) {
-            let root = beneath::open_root(parent);
-            match root.and_then(|root| beneath::open_up(root.as_fd(), name)) {
-                Err(error) if missing(&error) => return Ok(None),
-                other => other.map_err(failed())?,
-            }
+        let Some((root, name)) = above(path).map_err(failed())? else { return Ok(None) };
+        match beneath::open_up(root.as_fd(), name) {
+            Err(error) if is_missing(&error) => return Ok(None),
+            other => other.map_err(failed())?,
         }
-        Self::look(path)
+        Self::within(root, path, name)
     }
 
     /// The same, and touches nothing.
     pub(super) fn look(path: &Path) -> Result<Option<Self>, WorkspaceError> {
+        let found = above(path).map_err(WorkspaceError::io("open the workspace", path))?;
+        found.map_or(Ok(None), |(root, name)| Self::within(root, path, name))
+    }
+
+    fn within(root: OwnedFd, path: &Path, name: &OsStr) -> Result<Option<Self>, WorkspaceError> {
         let failed = || WorkspaceError::io("open the workspace", path);
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(failed()(io::ErrorKind::InvalidInput.into()));
-        };
-        let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        let root = match beneath::open_root(parent) {
-            Err(error) if missing(&error) => return Ok(None),
-            other => other.map_err(failed())?,
-        };
         let directory = match plain::open_directory(root.as_fd(), name) {
-            Err(error) if missing(&error) => return Ok(None),
+            Err(error) if is_missing(&error) => return Ok(None),
             Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
                 return Err(WorkspaceError::Link { path: path.to_owned() });
             }
@@ -139,6 +137,21 @@ impl Ground {
 
     fn ours(&self) -> io::Result<OwnedFd> {
         private(self.root.as_fd(), OsStr::new(OURS))
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+/// The directory of a workspace's directory, and the name in it; `None` if there is none.
+fn above(path: &Path) -> io::Result<Option<(OwnedFd, &OsStr)>> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    match beneath::open_root(parent) {
+        Err(error) if is_missing(&error) => Ok(None),
+        root => Ok(Some((root?, name))),
     }
 }
 

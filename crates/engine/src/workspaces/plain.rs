@@ -7,6 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write as _};
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 
@@ -155,7 +156,9 @@ fn put_beside(to: Place<'_>, bytes: &[u8], attributes: Attributes) -> io::Result
     written
 }
 
-/// Makes a directory with these attributes and opens it; one that exists is fine and stays as it is.
+/// Makes a directory with these attributes and opens it; one that exists is fine and stays as it is. So does one that
+/// somebody puts in the place of ours before we have it open: what was his stays his, and what was not his is not
+/// given to him.
 pub(super) fn make_directory(
     to: Place<'_>,
     attributes: Attributes,
@@ -166,10 +169,23 @@ pub(super) fn make_directory(
         Err(error) => return Err(error),
     };
     let directory = open_directory(to.directory, to.name)?;
-    if is_new {
+    if is_new && is_fresh(directory.as_fd())? {
         attributes.apply(directory.as_fd())?;
     }
     Ok(directory)
+}
+
+/// Says whether an open directory can be the one that we have just made: ours alone, and empty. Nobody else can put
+/// anything into such a one.
+fn is_fresh(directory: BorrowedFd<'_>) -> io::Result<bool> {
+    let found = beneath::stat(directory)?;
+    let is_ours = found.uid == rustix::process::geteuid().as_raw() && found.mode & 0o077 == 0;
+    let mut is_empty = true;
+    beneath::list(directory, &mut |_| {
+        is_empty = false;
+        ControlFlow::Break(())
+    })?;
+    Ok(is_ours && is_empty)
 }
 
 /// Opens one directory of another, no link.
@@ -178,4 +194,69 @@ pub(super) fn open_directory(
     name: &OsStr,
 ) -> io::Result<std::os::fd::OwnedFd> {
     beneath::open(Root::without_links(directory), Path::new(name), Open::Directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// Somebody who may rename in the directory puts a directory that is not his in the place of each new one, as often
+    /// as he can; it must never become his.
+    #[test]
+    fn a_directory_that_is_put_in_the_place_of_a_new_one_is_not_given_away() {
+        let place = tempfile::tempdir().unwrap();
+        let secret = place.path().join("secret");
+        std::fs::create_dir(&secret).unwrap();
+        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o700)).unwrap();
+        std::fs::write(secret.join("key"), "x").unwrap();
+        let root = beneath::open_root(place.path()).unwrap();
+        let is_over = AtomicBool::new(false);
+        let attributes = Attributes { mode: 0o755, owner: (4711, 4711) };
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                let (new, aside) = (place.path().join("new"), place.path().join("aside"));
+                while !is_over.load(Ordering::Relaxed) {
+                    if std::fs::rename(&new, &aside).is_ok() {
+                        let _swapped = std::fs::rename(&secret, &new);
+                        let _back = std::fs::rename(&new, &secret);
+                        let _gone = std::fs::remove_dir(&aside);
+                    }
+                }
+            });
+            for _ in 0..3000 {
+                let to = Place { directory: root.as_fd(), name: OsStr::new("new") };
+                let _made = make_directory(to, attributes);
+                let _gone = std::fs::remove_dir(place.path().join("new"));
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let left: Vec<PathBuf> = ["secret", "new", "aside"]
+            .iter()
+            .map(|name| place.path().join(name))
+            .filter(|path| path.join("key").exists())
+            .collect();
+        let found = std::fs::metadata(&left[0]).unwrap();
+        assert_ne!(found.uid(), 4711);
+        assert_eq!(found.mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn what_is_ours_and_empty_is_fresh_and_nothing_else() {
+        let place = tempfile::tempdir().unwrap();
+        let check = |mode: u32, entry: Option<&str>, expected: bool| {
+            let directory = tempfile::tempdir_in(place.path()).unwrap();
+            let path = directory.path();
+            entry.map(|name| std::fs::write(path.join(name), "").unwrap());
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let opened = beneath::open_root(path).unwrap();
+            assert_eq!(is_fresh(opened.as_fd()).unwrap(), expected, "{mode:o} {entry:?}");
+        };
+        check(0o700, None, true);
+        check(0o755, None, false);
+        check(0o700, Some("file"), false);
+    }
 }

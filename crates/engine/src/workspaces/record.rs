@@ -82,10 +82,15 @@ impl Locked {
     /// Locks a workspace against other processes and reads its record, or begins one.
     pub(super) fn open(home: &Path, fresh: Record) -> Result<Self, WorkspaceError> {
         let path = path(home, &fresh.directory);
-        if let Some(parent) = path.parent() {
-            make_private(parent).map_err(WorkspaceError::io("make", parent))?;
-        }
-        let lock = lock(&path.with_extension("lock"))?;
+        let lock = match (lock(&path.with_extension("lock")), path.parent()) {
+            (Err(WorkspaceError::Io { cause, .. }), Some(parent))
+                if cause.kind() == io::ErrorKind::NotFound =>
+            {
+                make_private(parent).map_err(WorkspaceError::io("make", parent))?;
+                lock(&path.with_extension("lock"))?
+            }
+            (locked, _) => locked?,
+        };
         let (saved, broken) = match read(&path)? {
             Read::Missing => (None, None),
             Read::Found(record) => (Some(record), None),

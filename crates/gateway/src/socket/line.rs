@@ -9,6 +9,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use clawpen_wire::gateway::TLS_ONLY;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -16,10 +17,16 @@ use tokio_rustls::{Accept, TlsAcceptor};
 
 /// The first byte of everything that begins a TLS connection.
 const HANDSHAKE: u8 = 22;
-/// What somebody reads who came without TLS.
-const PLAIN_REFUSAL: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
-    Content-Type: text/plain; charset=utf-8\r\nContent-Length: 50\r\nConnection: close\r\n\r\n\
-    this port speaks TLS; use https:// or wss:// here\n";
+/// The head of the answer to somebody who came without TLS.
+const PLAIN_HEAD: &str = "HTTP/1.1 400 Bad Request\r\n\
+    Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n";
+
+/// What is left to send of that answer.
+fn refusal(sent: usize) -> &'static [u8] {
+    let head = PLAIN_HEAD.as_bytes().get(sent..).filter(|rest| !rest.is_empty());
+    let body = || TLS_ONLY.as_bytes().get(sent.saturating_sub(PLAIN_HEAD.len())..);
+    head.or_else(body).unwrap_or_default()
+}
 
 /// A connection, at some point of its beginning.
 pub(super) enum Line {
@@ -76,7 +83,7 @@ impl Line {
                     };
                 }
                 Self::Refusing(stream, sent) => {
-                    let rest = PLAIN_REFUSAL.get(*sent..).unwrap_or_default();
+                    let rest = refusal(*sent);
                     if rest.is_empty() {
                         discard(stream);
                         ready!(Pin::new(stream).poll_shutdown(context))?;

@@ -237,7 +237,8 @@ fn other_user(uid: u32, owner: u32) -> Option<WhyNot> {
 
 /// Names come from outside: what cannot be seen in them is spelled out, and they are not long.
 fn label(name: &str) -> String {
-    let shown = escape(name);
+    // A backtick would end the name where the client wants it to.
+    let shown = escape(name).replace('`', "'");
     shown.chars().take(80).collect()
 }
 

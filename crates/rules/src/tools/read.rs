@@ -65,6 +65,8 @@ pub struct Page {
     pub first_line: u64,
     pub lines: u64,
     pub total_lines: Total,
+    /// Bytes of the whole file, as far as it was looked at: all of it if the lines are counted exactly.
+    pub bytes: u64,
     pub stop: Stop,
     /// Whether something was replaced.
     pub is_lossy: bool,
@@ -251,6 +253,7 @@ impl Scan {
             first_line: self.first_line,
             lines: self.shown_lines,
             total_lines,
+            bytes: self.bytes,
             stop: self.stop.unwrap_or(Stop::End),
             is_lossy,
         }))

@@ -1,8 +1,7 @@
 //! `grep` and `find`: what the searching program is asked, and what the model sees of its answer.
 //!
-//! The program runs in the sandbox, over a tree that may be hostile, as a process that the sandbox's commands could
-//! replace or trace. So its answer is only text: records with caps, which can lie about the sandbox's own files and
-//! do no more.
+//! The program runs in the sandbox, over a tree that may be hostile and change under it. So its answer is only text:
+//! records with caps, which can lie about the sandbox's own files and do no more.
 //!
 //! ```text
 //! record := kind "\0" path "\0" line "\0" text "\0"

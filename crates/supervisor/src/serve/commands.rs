@@ -14,7 +14,7 @@ use clawpen_wire::supervisor::{
 use super::connection::Channel;
 use super::watch::{ConnectionId, Token, Watched};
 use super::{PIECE, Server, would_block};
-use crate::exec::{self, failed};
+use crate::exec::{self, From, failed};
 use crate::facts;
 use crate::processes::ring::Ring;
 use crate::processes::{Command, Owner, Terms, Tree};
@@ -32,6 +32,7 @@ impl Server {
         id: ConnectionId,
         channel: u32,
         exec: &Exec,
+        from: From,
     ) -> Result<(), Failed> {
         let owner = match exec.output {
             ExecOutput::Stream { window } => {
@@ -45,7 +46,7 @@ impl Server {
         if exec.timeout_ms > limits::TIMEOUT_MS {
             return Err(failed(ErrorCode::Invalid, "the time-out is longer than 30 days"));
         }
-        let (prepared, ends) = exec::prepare(&self.plan, exec)?;
+        let (prepared, ends) = exec::prepare(&self.plan, exec, from)?;
         let timeout = (exec.timeout_ms > 0).then(|| Duration::from_millis(exec.timeout_ms));
         let grace = Duration::from_millis(exec.grace_ms.into());
         let process = self.reserve()?;
@@ -550,7 +551,7 @@ impl Server {
                 Channel::Command(process) => commands.push(*process),
                 Channel::Attach { process, .. } => attached.push(*process),
                 Channel::Read(_) => reads.push(*channel),
-                Channel::Write(_) | Channel::Job(_) | Channel::Facts => {}
+                Channel::Write(_) | Channel::Program(_) | Channel::Job(_) | Channel::Facts => {}
             }
         }
         for process in commands {

@@ -8,6 +8,7 @@ use clawpen_os::events::{self, Epoll, Interest};
 use clawpen_wire::supervisor::frame::{self, Inbox};
 use clawpen_wire::supervisor::{CONTROL, Event, Failed, ProcessId};
 
+use super::programs::Incoming;
 use super::watch::Watched;
 use crate::exec;
 use crate::files::{Job, Reading, Writing};
@@ -33,6 +34,7 @@ pub(crate) enum Channel {
     },
     Read(Reading),
     Write(Box<Writing>),
+    Program(Incoming),
     /// Hash, copy or remove: done piece by piece, so that nothing else waits for it.
     Job(Box<Job>),
     /// The inside report is being made.
@@ -47,6 +49,8 @@ pub(crate) struct Connection {
     pub(crate) greeted: bool,
     /// Nothing more is read; closed when the rest is sent.
     pub(crate) leaving: bool,
+    /// When the host last said something, in [`super::Server`]'s count.
+    pub(crate) heard: u64,
     outbox: Vec<u8>,
     sent: usize,
 }
@@ -59,6 +63,7 @@ impl Connection {
             channels: BTreeMap::new(),
             greeted: false,
             leaving: false,
+            heard: 0,
             outbox: Vec::new(),
             sent: 0,
         }
@@ -88,6 +93,11 @@ impl Connection {
     /// Whether the host takes what is sent: if not, nothing more is produced.
     pub(crate) fn is_full(&self) -> bool {
         self.outbox.len() - self.sent >= FULL
+    }
+
+    /// Whether nothing is going on: no call, nothing half read, nothing to be sent.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.greeted && self.channels.is_empty() && self.inbox.is_empty() && !self.has_output()
     }
 
     pub(crate) fn has_output(&self) -> bool {

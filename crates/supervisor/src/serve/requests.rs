@@ -12,9 +12,10 @@ use clawpen_wire::supervisor::{
 };
 
 use super::connection::Channel;
+use super::programs::Incoming;
 use super::watch::ConnectionId;
 use super::{Server, would_block};
-use crate::exec::failed;
+use crate::exec::{From, failed};
 use crate::facts::identify;
 use crate::faults;
 use crate::files::{self, CHUNK, Writing};
@@ -30,7 +31,11 @@ impl Server {
         }
         match events::read(connection.socket.as_fd(), connection.inbox.room()) {
             Ok(0) => return self.close(id),
-            Ok(count) => connection.inbox.filled(count),
+            Ok(count) => {
+                self.heard += 1;
+                connection.heard = self.heard;
+                connection.inbox.filled(count);
+            }
             Err(error) if would_block(&error) => {}
             Err(_) => return self.close(id),
         }
@@ -123,7 +128,17 @@ impl Server {
                 self.over = true;
                 return Ok(Some(Event::Done));
             }
-            Request::Exec(exec) => return self.exec(id, channel, &exec).map(|()| None),
+            Request::Exec(exec) => {
+                return self.exec(id, channel, &exec, From::Sandbox).map(|()| None);
+            }
+            Request::ProgramOpen(open) => {
+                self.keep(id, channel, Channel::Program(Incoming::open(open.name)?));
+                return Ok(None);
+            }
+            Request::ExecProgram(of) => {
+                let from = self.brought(of.name)?;
+                return self.exec(id, channel, &of.exec, from).map(|()| None);
+            }
             Request::ListProcesses => return Ok(Some(self.list_processes())),
             Request::Attach(attach) => return self.attach(id, channel, attach).map(|()| None),
             Request::Kill(kill) => {
@@ -261,6 +276,7 @@ impl Server {
                 self.pump_read(id, channel);
             }
             (Some(Channel::Write(_)), request) => self.continue_write(id, channel, request),
+            (Some(Channel::Program(_)), request) => self.continue_program(id, channel, request),
             (Some(_), _) => {
                 self.break_off(id, &format!("a request that makes no sense on channel {channel}"));
             }

@@ -5,7 +5,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use clawpen_os::events::{self, Interest};
 use clawpen_os::sockets;
@@ -16,8 +16,11 @@ use crate::facts::Probe;
 
 /// The longest order. Below what a socket takes at once wherever nobody has turned its buffers down.
 const LONGEST: usize = 64 * 1024;
-/// Directory, input, output, error.
-const DESCRIPTORS: usize = 4;
+/// Directory, input, output, error, and the program if it is no file of the sandbox.
+const DESCRIPTORS: usize = 5;
+
+/// The kind of an order whose program comes with it.
+const HELD: u8 = 4;
 
 /// Writes `prepared` down; `None` if it is too long.
 pub(crate) fn write(prepared: &Prepared) -> Option<Vec<u8>> {
@@ -29,6 +32,7 @@ pub(crate) fn write(prepared: &Prepared) -> Option<Vec<u8>> {
     };
     let (kind, places): (u8, &[CString]) = match program {
         Executable::Places(places) => (0, places),
+        Executable::Held(_) => (HELD, &[]),
         Executable::Observer(Probe::ListRoot) => (1, &[]),
         Executable::Observer(Probe::WriteOwnName) => (2, &[]),
         Executable::Observer(Probe::Nothing) => (3, &[]),
@@ -49,7 +53,11 @@ pub(crate) fn write(prepared: &Prepared) -> Option<Vec<u8>> {
 /// Sends what [`write`] wrote.
 pub(crate) fn give(to: BorrowedFd<'_>, message: &[u8], prepared: &Prepared) -> io::Result<()> {
     let [input, output, error] = &prepared.streams;
-    let descriptors = [&prepared.directory, input, output, error].map(|fd| fd.as_fd());
+    let mut descriptors = [&prepared.directory, input, output, error].map(|fd| fd.as_fd()).to_vec();
+    match &prepared.program {
+        Executable::Held(program) => descriptors.push(program.as_fd()),
+        Executable::Places(_) | Executable::Observer(_) => {}
+    }
     sockets::send(to, message, &descriptors).map(drop)
 }
 
@@ -78,10 +86,12 @@ impl<'a> Orders<'a> {
             return Ok(None);
         }
         let broken = || io::Error::from(io::ErrorKind::InvalidData);
+        let mut came = message.descriptors;
+        let program = came.get(DESCRIPTORS - 1).is_some().then(|| came.pop()).flatten();
         let [directory, input, output, error] =
-            <[_; DESCRIPTORS]>::try_from(message.descriptors).map_err(|_few| broken())?;
+            <[_; DESCRIPTORS - 1]>::try_from(came).map_err(|_few| broken())?;
         let order = self.buffer.get_mut(..message.bytes).ok_or_else(broken)?;
-        let (program, argv, environment, session) = read(order).ok_or_else(broken)?;
+        let (program, argv, environment, session) = read(order, program).ok_or_else(broken)?;
         // It may hold secrets, and the next command is another one.
         order.fill(0);
         let streams = [input, output, error];
@@ -89,16 +99,21 @@ impl<'a> Orders<'a> {
     }
 }
 
-fn read(message: &[u8]) -> Option<(Executable, Vec<CString>, Vec<CString>, Session)> {
+/// Reads what [`write`] wrote, and was sent with `held`.
+fn read(
+    message: &[u8],
+    held: Option<OwnedFd>,
+) -> Option<(Executable, Vec<CString>, Vec<CString>, Session)> {
     let (&[kind, session], mut rest) = message.split_first_chunk()?;
     let places = words(&mut rest)?;
     let argv = words(&mut rest)?;
     let environment = words(&mut rest)?;
-    let program = match kind {
-        0 => Executable::Places(places),
-        1 => Executable::Observer(Probe::ListRoot),
-        2 => Executable::Observer(Probe::WriteOwnName),
-        3 => Executable::Observer(Probe::Nothing),
+    let program = match (kind, held) {
+        (0, None) => Executable::Places(places),
+        (1, None) => Executable::Observer(Probe::ListRoot),
+        (2, None) => Executable::Observer(Probe::WriteOwnName),
+        (3, None) => Executable::Observer(Probe::Nothing),
+        (HELD, Some(program)) => Executable::Held(program),
         _ => return None,
     };
     let session = match session {
@@ -156,10 +171,24 @@ mod tests {
     fn every_cut_and_every_addition_is_refused() {
         let message = write(&prepared(&["ls", "-l"], &["A=b"])).unwrap();
         for end in 0..message.len() {
-            assert!(read(&message[..end]).is_none(), "{end}");
+            assert!(read(&message[..end], None).is_none(), "{end}");
         }
-        assert!(read(&[message.as_slice(), &[0]].concat()).is_none());
-        assert!(read(&message).is_some());
+        assert!(read(&[message.as_slice(), &[0]].concat(), None).is_none());
+        assert!(read(&message, Some(events::open_null().unwrap())).is_none());
+        assert!(read(&message, None).is_some());
+    }
+
+    #[test]
+    fn a_held_program_comes_with_its_order() {
+        let (ours, theirs) = sockets::pair(Kind::Messages).unwrap();
+        let held = Executable::Held(events::open_null().unwrap());
+        let given = Prepared { program: held, ..prepared(&["search"], &[]) };
+        let message = write(&given).unwrap();
+        give(ours.as_fd(), &message, &given).unwrap();
+        let taken = Orders::new(theirs.as_fd()).take().unwrap().unwrap();
+        assert!(matches!(taken.program, Executable::Held(_)));
+        assert_eq!(taken.argv, given.argv);
+        assert!(read(&message, None).is_none());
     }
 
     fn prepared(argv: &[&str], environment: &[&str]) -> Prepared {

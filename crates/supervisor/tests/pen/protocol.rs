@@ -1,7 +1,7 @@
 //! The connection: who may connect, what comes first, what a broken or hostile peer achieves.
 
 use clawpen_wire::pen::Lifetime;
-use clawpen_wire::supervisor::{ErrorCode, Event, Failed, Hello, Request, VERSION};
+use clawpen_wire::supervisor::{ErrorCode, Event, Failed, Hello, Reach, Request, Signal, VERSION};
 
 use crate::any_maker;
 use crate::harness::{Host, Pen, exec};
@@ -182,5 +182,42 @@ fn whoever_connects_sees_process_1_at_the_other_end() {
             std::os::unix::net::UnixStream::connect(pen.directory.path().join("s")).unwrap();
         let peer = clawpen_os::sockets::peer(std::os::fd::AsFd::as_fd(&stream)).unwrap();
         assert_eq!(peer.pid, pen.pid);
+    }
+}
+
+/// Hosts keep connections for their next call: those must not shut others out.
+#[test]
+fn a_connection_that_rests_makes_room_and_one_that_works_does_not() {
+    const MOST: usize = 64;
+    let mut pen = Pen::with(any_maker(), |spec| {
+        spec.serve.lifetime = Lifetime::Persistent;
+        spec.serve.caps.processes = 2 * 64;
+    });
+    let mut hosts: Vec<Host> = (1..MOST).map(|_| Host::connect(pen.directory.path())).collect();
+    // These two are used again, so that another one is it that has rested longest.
+    assert_eq!(pen.host.shell("echo used"), "used\n");
+    assert_eq!(hosts[0].shell("echo used"), "used\n");
+    let mut late = Host::connect(pen.directory.path());
+    assert_eq!(late.shell("echo here"), "here\n");
+    assert!(hosts[1].is_closed());
+    assert_eq!(hosts[0].shell("echo still"), "still\n");
+
+    hosts[1] = late;
+    let mut working = Vec::new();
+    for host in hosts.iter_mut().chain([&mut pen.host]) {
+        let channel = host.channel();
+        host.send(channel, &Request::Exec(exec(&["sleep", "1000"])));
+        host.next(|_, event| assert!(matches!(event, Event::Started(_)), "{event:?}"));
+        working.push((host, channel));
+    }
+    assert_eq!(working.len(), MOST);
+    assert!(Host::connect_silently(pen.directory.path()).is_closed());
+    // Nobody had to go for it.
+    for (host, channel) in working {
+        host.send(channel, &Request::Signal(Signal { signal: 9, reach: Reach::Tree }));
+        host.next(|of, event| {
+            assert_eq!(of, channel);
+            assert!(matches!(event, Event::Exited(_)), "{event:?}");
+        });
     }
 }

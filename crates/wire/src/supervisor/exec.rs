@@ -36,6 +36,27 @@ record! {
     }
 }
 
+record! {
+    /// Brings a program: a static binary of the host's, which no file of the sandbox holds. `WriteChunk`s follow, at
+    /// most [`limits::PROGRAM`] bytes, then `WriteCommit`, answered by `Written`. It takes the place of the one before.
+    #[derive(Copy)]
+    pub struct ProgramOpen {
+        /// What the host calls these bytes.
+        pub name: u64,
+    }
+}
+
+record! {
+    /// Starts a command from the program that was brought: [`super::ErrorCode::CommandNotFound`] if none of that name is
+    /// kept. All else is as with [`Exec`].
+    pub struct ExecProgram {
+        /// What the host calls the program.
+        pub name: u64,
+        /// The command; its first word is only what the program is told to be called.
+        pub exec: Exec,
+    }
+}
+
 /// One environment variable. The name holds no `=`.
 ///
 /// Written out by hand for the sake of `Debug`, which never shows the value.

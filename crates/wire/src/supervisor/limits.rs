@@ -44,6 +44,9 @@ pub const BACKGROUND_BUFFER: u32 = 16 * 1024 * 1024;
 /// The longest time-out, 30 days.
 pub const TIMEOUT_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 
+/// A program that the host brings.
+pub const PROGRAM: u64 = 32 * 1024 * 1024;
+
 /// Directory entries in one page. The supervisor also ends a page that nears [`EVENT_FRAME`].
 pub const ENTRIES: usize = 1024;
 /// Directories that requests may name by number.

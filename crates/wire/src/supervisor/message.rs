@@ -2,7 +2,8 @@
 
 use super::codec::{Cap, choice};
 use super::exec::{
-    Attach, Attached, Exec, Exited, Kill, Output, ProcessId, ProcessList, Signal, Started, TtySize,
+    Attach, Attached, Exec, ExecProgram, Exited, Kill, Output, ProcessId, ProcessList, ProgramOpen,
+    Signal, Started, TtySize,
 };
 use super::facts::{FactsReport, Identified, Identify};
 use super::files::{
@@ -50,6 +51,10 @@ choice! {
         Kill(Kill) = 25,
         /// Drops what is kept of a background command that is over; answered by `Done`.
         Forget(ProcessId) = 26,
+        /// Brings a program that `ExecProgram` starts. Since version 3.
+        ProgramOpen(ProgramOpen) = 27,
+        /// Starts a command whose program was brought. Since version 3.
+        ExecProgram(ExecProgram) = 28,
 
         /// Reads a range of a file.
         Read(Read) = 32,

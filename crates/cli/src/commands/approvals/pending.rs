@@ -146,17 +146,7 @@ pub(crate) fn details(approval: &Approval) -> Vec<String> {
         "  policy: security {}, ask {}; silence means {}",
         approval.security, approval.ask, approval.fallback
     ));
-    match &approval.plan {
-        Some(plan) => lines.extend(plan_lines(plan)),
-        None => {
-            lines.push("  plan: none; whoever asked runs it by itself".to_owned());
-            if !approval.variables.is_empty() {
-                let names: Vec<String> =
-                    approval.variables.iter().map(|name| escape(name)).collect();
-                lines.push(format!("  variables that it sets: {}", names.join(" ")));
-            }
-        }
-    }
+    lines.extend(approval.plan.as_ref().map_or_else(|| planless_lines(approval), plan_lines));
     let always = match approval.entries.as_slice() {
         [] => "nothing may be remembered: allow-always allows it once".to_owned(),
         entries => {
@@ -172,6 +162,17 @@ pub(crate) fn details(approval: &Approval) -> Vec<String> {
         lines.push(format!("  answer: {} by {}", word.as_str(), escape(by)));
     }
     lines.extend(approval.ending.map(|ending| format!("  ended: {ending}")));
+    lines
+}
+
+/// What is shown where nothing is frozen: the names of the variables are all there is beside the
+/// command.
+fn planless_lines(approval: &Approval) -> Vec<String> {
+    let mut lines = vec!["  plan: none; whoever asked runs it by itself".to_owned()];
+    if !approval.variables.is_empty() {
+        let names: Vec<String> = approval.variables.iter().map(|name| escape(name)).collect();
+        lines.push(format!("  variables that it sets: {}", names.join(" ")));
+    }
     lines
 }
 

@@ -6,8 +6,7 @@
 mod entry;
 
 use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -16,8 +15,12 @@ use super::super::CommandError;
 use crate::args::Format;
 use crate::args::mcp::{Client, InstallArgs};
 use crate::exit::Outcome;
+use crate::file_change;
 use crate::output::{Output, safe};
 use entry::{Entry, FileOf, Found};
+
+/// Of a file that is new.
+const MODE: u32 = 0o600;
 
 pub(super) fn run(args: &InstallArgs, output: &Output) -> Result<Outcome, CommandError> {
     let question = |what: &str| CommandError::Question { what: what.to_owned() };
@@ -56,7 +59,7 @@ pub(super) fn run(args: &InstallArgs, output: &Output) -> Result<Outcome, Comman
     let is_new = old.as_deref() != Some(text.as_str());
     let backup = match (&old, args.dry_run || !is_new) {
         (_, true) => None,
-        (old, false) => write(&place, old.as_deref(), &text)?,
+        (old, false) => file_change::write(&place, old.as_deref(), (&text, MODE))?,
     };
     let shown = || Found { text: entry.shown(), kept: Vec::new() };
     let found = entry.found_in(&text).unwrap_or_else(shown);
@@ -155,52 +158,6 @@ fn place(args: &InstallArgs, home: &Path, here: &Path) -> PathBuf {
 /// A directory that a variable names.
 fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
-}
-
-/// Writes the file in one step, with what was there kept beside it.
-fn write(place: &Path, old: Option<&str>, text: &str) -> Result<Option<PathBuf>, CommandError> {
-    let failed = |path: &Path| {
-        let path = safe(&path.to_string_lossy());
-        move |cause| CommandError::Write { path, cause }
-    };
-    if let Some(directory) = place.parent() {
-        fs::create_dir_all(directory).map_err(failed(directory))?;
-    }
-    // Whoever keeps such files elsewhere has links here: the link stays, its file changes.
-    let place = fs::canonicalize(place).unwrap_or_else(|_missing| place.to_owned());
-    let backup = match old {
-        None => None,
-        Some(old) => {
-            let backup = free_name(&place);
-            let mode = fs::metadata(&place).map_err(failed(&place))?.permissions();
-            put(&backup, old, mode.clone()).map_err(failed(&backup))?;
-            Some((backup, mode))
-        }
-    };
-    let mode = backup.as_ref().map_or(fs::Permissions::from_mode(0o600), |(_, mode)| mode.clone());
-    let mut fresh = place.clone().into_os_string();
-    fresh.push(format!(".new-{}", std::process::id()));
-    let fresh = PathBuf::from(fresh);
-    put(&fresh, text, mode).map_err(failed(&fresh))?;
-    fs::rename(&fresh, &place).map_err(failed(&place))?;
-    Ok(backup.map(|(path, _)| path))
-}
-
-fn free_name(place: &Path) -> PathBuf {
-    let name = |number: u16| {
-        let mut name = place.as_os_str().to_owned();
-        name.push(format!(".bak{number}"));
-        PathBuf::from(name)
-    };
-    (1..=u16::MAX).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0))
-}
-
-fn put(path: &Path, text: &str, mode: fs::Permissions) -> io::Result<()> {
-    // Nobody else may open it before it has the mode of what it stands for.
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.set_permissions(mode)?;
-    file.sync_all()
 }
 
 #[cfg(test)]

@@ -96,6 +96,10 @@ impl Pen {
         Ok(channel.welcome().sealed.then(|| Self::found(channel, pid)))
     }
 
+    pub(in crate::backend) const fn was_found(&self) -> bool {
+        self.container.is_none()
+    }
+
     fn found(channel: Channel, pid: u32) -> Self {
         let lifetime = Lifetime::Persistent;
         Self { channel: Some(channel), container: None, pid, facts: Vec::new(), lifetime }

@@ -30,6 +30,8 @@ use super::plan::Blueprint;
 use super::{Proven, Request, StartFailure, switches};
 use crate::supervisor_image::{Maker, StartPenError, Zygote};
 
+/// A pen that waits has nothing else to do than to answer; making another takes a few milliseconds.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Names that are remembered at most.
 const MOST_NAMES: usize = 1024;
 
@@ -99,9 +101,11 @@ impl Ahead {
     /// Remembers that a pen was given to its owner.
     pub(super) fn given(&self, name: &str) {
         let mut store = self.store();
-        // Where nobody asks, nothing piles up.
-        if store.given.len() < MOST_NAMES {
-            store.given.insert(name.to_owned());
+        store.given.insert(name.to_owned());
+        // Where nobody asks, nothing piles up: one that is forgotten only has no pen made ahead.
+        if store.given.len() > MOST_NAMES {
+            let forgotten = store.given.iter().find(|other| *other != name).cloned();
+            forgotten.map(|other| store.given.remove(&other));
         }
     }
 
@@ -150,15 +154,18 @@ impl Ahead {
         !self.store().pens.is_empty()
     }
 
-    /// A pen that was made for exactly this. One whose mounts are no longer what stands there is ended.
+    /// A pen that was made for exactly this. One that does not answer, or whose mounts are no longer what stands there,
+    /// is ended.
     pub(super) fn take(&self, request: &Request<'_>, blueprint: &Blueprint) -> Option<Proven> {
         loop {
-            let found = {
+            let mut found = {
                 let mut store = self.store();
                 let place = store.pens.iter().position(|pen| pen.is_for(request, blueprint))?;
                 store.pens.remove(place)
             };
-            if found.is_current().is_ok_and(|current| current) {
+            if found.is_current().is_ok_and(|current| current)
+                && found.proven.channel.answers_within(PATIENCE)
+            {
                 return Some(found.proven);
             }
             // Otherwise it ends here, with its value, and the next one is looked at.

@@ -58,6 +58,8 @@ impl fmt::Display for Syntax {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Character('\n' | '\r') => f.write_str("line break"),
+            // Between backticks nobody could read one.
+            Self::Character('`') => f.write_str("backquote"),
             Self::Character(character) => write!(f, "{character}"),
             Self::Substitution => f.write_str("$()"),
             Self::Or => f.write_str("||"),

@@ -249,3 +249,31 @@ fn no_more_pens_wait_than_allowed_and_one_for_another_config_replaces_the_old() 
     ahead.trim(0);
     assert_eq!(waiting(&ahead), Vec::<u32>::new());
 }
+
+#[test]
+fn a_pen_that_was_stopped_while_it_waited_is_passed_over_soon() {
+    let (place, ahead) = (Place::new(), Ahead::default());
+    let pen = place.pen("{}");
+    let request = place.fresh(&pen);
+    Pen::stock(&request, &ahead, 1).unwrap();
+    let stopped = waiting(&ahead)[0];
+    let pid = process::Pid::new(stopped.try_into().unwrap()).unwrap();
+    process::kill(pid, Signal::STOP).unwrap();
+    let started = std::time::Instant::now();
+    let mut given = Pen::start(&request, &ahead, &mut |_| Ok(())).unwrap();
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    runs(&mut given, &["echo", "hello"], "hello\n");
+    assert!(!Path::new(&format!("/proc/{stopped}")).exists() || waiting(&ahead).is_empty());
+}
+
+#[test]
+fn names_that_nobody_asks_for_do_not_keep_others_out() {
+    let ahead = Ahead::default();
+    for number in 0..3 * MOST_NAMES {
+        ahead.given(&format!("name {number}"));
+        assert!(ahead.store().given.len() <= MOST_NAMES);
+    }
+    ahead.given("a last one");
+    assert!(ahead.was_given("a last one"));
+    assert!(!ahead.was_given("a last one"));
+}
