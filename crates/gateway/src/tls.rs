@@ -241,17 +241,16 @@ fn make_missing(wanted: &TlsWanted, files: &Files, names: &[String]) -> Result<(
         return Ok(());
     }
     let fail = |error: rcgen::Error| TlsError::Make(error.to_string());
-    let key = match state_file::read(&files.key, MOST_BYTES)? {
-        Some(text) => KeyPair::from_pem(&text).map_err(|why| TlsError::NoKey {
+    let key = if let Some(text) = state_file::read(&files.key, MOST_BYTES)? {
+        KeyPair::from_pem(&text).map_err(|why| TlsError::NoKey {
             path: files.key.to_string_lossy().into_owned(),
             why: why.to_string(),
-        })?,
-        None => {
-            let key = KeyPair::generate().map_err(fail)?;
-            let _key_lock = state_file::lock(&files.key)?;
-            state_file::replace(&files.key, &key.serialize_pem())?;
-            key
-        }
+        })?
+    } else {
+        let key = KeyPair::generate().map_err(fail)?;
+        let _key_lock = state_file::lock(&files.key)?;
+        state_file::replace(&files.key, &key.serialize_pem())?;
+        key
     };
     let certificate = params(names).and_then(|params| params.self_signed(&key)).map_err(fail)?;
     state_file::replace(&files.certificate, &certificate.pem())?;

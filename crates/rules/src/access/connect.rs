@@ -152,11 +152,12 @@ pub fn decide_without_device(login: &Deviceless<'_>) -> WithoutDevice {
         }
         (SecretVerdict::Right, Role::Operator) if is_excused => WithoutDevice::LetInWithScopes,
         (SecretVerdict::Right, Role::Operator) => WithoutDevice::LetIn,
-        (SecretVerdict::Right, Role::Node) => WithoutDevice::NeedsDevice,
         (SecretVerdict::Absent, _) if is_excused && login.rule == DeviceRule::Never => {
             WithoutDevice::Unauthorized
         }
-        (SecretVerdict::Absent, _) => WithoutDevice::NeedsDevice,
+        (SecretVerdict::Right, Role::Node) | (SecretVerdict::Absent, _) => {
+            WithoutDevice::NeedsDevice
+        }
     }
 }
 
