@@ -101,7 +101,9 @@ pub(in super::super) const RULES: &[Rule] = &[
         },
         transform: |_, mut expected| {
             let list = expected.pointer_mut("/payload/messages").and_then(Value::as_array_mut);
-            list.into_iter().for_each(|list| list.push(json!({ "__truncated__": 0 })));
+            if let Some(list) = list {
+                list.push(json!({ "__truncated__": 0 }));
+            }
             // The newest few of a longer talk.
             if let Some(items) = expected.pointer_mut("/payload/previews/0/items") {
                 *items = json!(ANYTHING);

@@ -43,7 +43,7 @@ fn attachment(index: usize, one: &Value) -> Result<Attachment, ErrorShape> {
     if content.len() / 4 * 3 > MOST_BYTES + 3 {
         return Err(bad(&format!("exceeds the size limit of {MOST_BYTES} bytes")));
     }
-    let bytes = STANDARD.decode(content.trim()).map_err(|_| bad("invalid base64 content"))?;
+    let bytes = STANDARD.decode(content.trim()).map_err(|_broken| bad("invalid base64 content"))?;
     if bytes.len() > MOST_BYTES {
         return Err(bad(&format!("exceeds the size limit of {MOST_BYTES} bytes")));
     }

@@ -74,15 +74,15 @@ pub(super) async fn result(shared: &Arc<Shared>, run: &str) -> Result<Value, Err
     let Some(ended) = shared.runner.wait(run, LONGEST).await else {
         return Err(failed(run, "the run has not ended"));
     };
-    let (texts, usage, is_aborted) = match ended {
+    let (texts, usage, how) = match ended {
         Ended::Failed { error } => return Err(failed(run, &error)),
-        Ended::Done { text, usage, last } => (text, Some((usage, last)), false),
-        Ended::Replied { text } => (text, None, false),
-        Ended::Aborted { text, .. } => (text, None, true),
+        Ended::Done { text, usage, last } => (text, Some((usage, last)), How::Completed),
+        Ended::Replied { text } => (text, None, How::Completed),
+        Ended::Aborted { text, .. } => (text, None, How::Aborted),
     };
     let (shared, run) = (shared.clone(), run.to_owned());
     blocking(move || {
-        let meta = meta(&shared, &run, usage, is_aborted);
+        let meta = meta(&shared, &run, usage, how);
         let said = texts.trim();
         let payloads: Vec<Value> = Some(json!({ "text": texts, "mediaUrl": null }))
             .filter(|_| !said.is_empty() && said != "NO_REPLY")
@@ -91,15 +91,38 @@ pub(super) async fn result(shared: &Arc<Shared>, run: &str) -> Result<Value, Err
         Ok(json!({
             "runId": run,
             "status": "ok",
-            "summary": if is_aborted { "aborted" } else { "completed" },
+            "summary": how.summary(),
             "result": { "payloads": payloads, "meta": meta },
         }))
     })
     .await
 }
 
+/// How a run that did not fail came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    Completed,
+    Aborted,
+}
+
+impl How {
+    const fn summary(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Aborted => "aborted",
+        }
+    }
+
+    const fn stop_reason(self) -> &'static str {
+        match self {
+            Self::Completed => "stop",
+            Self::Aborted => "aborted",
+        }
+    }
+}
+
 /// What a run took, and by which model.
-fn meta(shared: &Shared, run: &str, usage: Option<(Usage, Usage)>, is_aborted: bool) -> Value {
+fn meta(shared: &Shared, run: &str, usage: Option<(Usage, Usage)>, how: How) -> Value {
     let session = shared.runner.session_of(run);
     let place = shared.runner.place(&Who { session, ..Who::default() }).ok();
     let entry = place.and_then(|place| place.entry().ok()).unwrap_or_default();
@@ -123,8 +146,8 @@ fn meta(shared: &Shared, run: &str, usage: Option<(Usage, Usage)>, is_aborted: b
     let mut meta = json!({
         "durationMs": took.unwrap_or_default(),
         "agentMeta": agent,
-        "aborted": is_aborted,
-        "stopReason": if is_aborted { "aborted" } else { "stop" },
+        "aborted": how == How::Aborted,
+        "stopReason": how.stop_reason(),
     });
     if let Some(report) = entry.get("systemPromptReport") {
         meta["systemPromptReport"] = report.clone();
