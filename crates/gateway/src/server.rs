@@ -42,7 +42,7 @@ use crate::socket::{Caller, Door};
 use crate::throttle::Throttle;
 use crate::tls::{self, Identity, TlsError};
 
-use prepare::{decide, ensure_secret, names, patience, seed_origins};
+use prepare::{ensure_secret, names, patience, seed_origins};
 
 /// How often and how long a taken port is tried again.
 const PORT_ATTEMPTS: u32 = 5;
@@ -213,7 +213,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let around = options.around.clone();
     let store = around.open().map_err(StartError::Config)?;
     let config = &store.loaded.config;
-    let mut wanted = decide(config, &options, &around)?;
+    let mut wanted = prepare::wanted(config, &options, &around)?;
     let identity = match &wanted.tls {
         Some(tls) => {
             let state = std::path::Path::new(&store.locations.state_dir);

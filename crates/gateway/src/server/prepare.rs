@@ -22,7 +22,8 @@ use super::{Options, StartError};
 use crate::throttle::{OwnPrograms, Patience};
 use crate::tree_json::to_tree;
 
-pub(super) fn decide(
+/// What the config, the flags and the variables come to.
+pub(super) fn wanted(
     config: &Config,
     options: &Options,
     around: &Surroundings,

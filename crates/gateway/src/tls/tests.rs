@@ -1,3 +1,5 @@
+//! Certificates that are made, kept, completed and refused.
+
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;

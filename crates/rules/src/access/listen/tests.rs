@@ -1,3 +1,5 @@
+//! Where gateways listen, what they ask for, and all that stops a start.
+
 use super::*;
 use crate::access::tls::{TlsFiles, WhenMissing};
 use crate::access::trusted_user::{LoopbackProxies, TrustedUsers};
