@@ -189,8 +189,8 @@ mod tests {
             }
             is_over.store(true, Ordering::Relaxed);
         });
-        let left = ["secret", "new", "aside"].map(at).into_iter();
-        let left = left.filter(|path| path.join("key").exists()).next().unwrap();
+        let mut left = ["secret", "new", "aside"].map(at).into_iter();
+        let left = left.find(|path| path.join("key").exists()).unwrap();
         let found = std::fs::metadata(left).unwrap();
         assert_ne!(found.uid(), 4711);
         assert_eq!(found.mode() & 0o777, 0o710);
