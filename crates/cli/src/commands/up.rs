@@ -30,8 +30,9 @@ use crate::config_report::{chain, warning_text};
 use crate::exit::Outcome;
 use crate::output::{Output, safe};
 
-/// How many characters of a token tell it from another.
+/// How many characters of a token tell it from another, and how many more must stay unseen for that.
 const SHOWN: usize = 4;
+const UNSEEN: usize = 12;
 const PROBE: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &UpArgs, output: &Output) -> Result<Outcome, CommandError> {
@@ -321,8 +322,7 @@ impl Report {
             let shown = if args.show_token {
                 safe(token)
             } else {
-                let begin: String = token.chars().take(SHOWN).collect();
-                format!("{}…  (all of it: `clawpen up --show-token`)", safe(&begin))
+                format!("{}…  (all of it: `clawpen up --show-token`)", safe(begin_of(token)))
             };
             lines.push(format!("  token     {shown}"));
         }
@@ -363,6 +363,13 @@ impl Report {
     }
 }
 
+/// As much of a token as may be seen: nothing of one that somebody chose and that is short.
+fn begin_of(token: &str) -> &str {
+    let mut signs = token.char_indices();
+    let begin = signs.nth(SHOWN).and_then(|(end, _)| token.get(..end));
+    begin.filter(|_| signs.count() + 1 >= UNSEEN).unwrap_or_default()
+}
+
 /// What to do next.
 fn next(program: &str) -> [(String, &'static str); 5] {
     [
@@ -396,4 +403,18 @@ fn program() -> String {
 /// Shown when something beside the point failed.
 fn note(output: &Output, error: &dyn std::error::Error) {
     output.note(&format!("note: {}", chain(error).trim_start_matches("error: ")));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_token_is_not_shown_by_its_beginning() {
+        for token in ["", "abcd", "hunter2", "é".repeat(15).as_str()] {
+            assert_eq!(begin_of(token), "", "{token}");
+        }
+        assert_eq!(begin_of("0123456789abcdef"), "0123");
+        assert_eq!(begin_of(&"é".repeat(16)), "éééé");
+    }
 }
