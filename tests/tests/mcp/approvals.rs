@@ -504,3 +504,19 @@ fn in_the_sandbox_a_client_asks_its_person_by_itself() {
     let one = &all["approvals"][0];
     assert_eq!((&one["state"], &one["ending"]), (&json!("ended"), &json!("exit 5")), "{all}");
 }
+
+/// A directory that cannot be used is not what the command runs in, so it must not be what a person agrees to.
+#[test]
+fn in_the_sandbox_a_person_sees_where_the_command_really_runs() {
+    let ground = ground("{", "{defaults: {askInSandbox: true, approvals: {timeoutSec: 50}}}");
+    let mut talk = Talk::asking(&ground, &[]);
+    let call = talk.begin("exec", json!({ "command": "pwd", "workdir": "/tmp/scratch" }));
+    let question = talk.question();
+    let prompt = question["params"]["message"].as_str().unwrap();
+    let shown = pending(&ground)["request"]["cwd"].clone();
+    talk.reply(&question, json!({ "action": "accept", "content": { "decision": "allow-once" } }));
+    let done = talk.result(call);
+    let ran_in = done["structuredContent"]["cwd"].as_str().unwrap();
+    assert_eq!((shown.as_str(), ran_in), (Some("/workspace"), "/workspace"), "{done}");
+    assert!(prompt.contains("/workspace") && !prompt.contains("/tmp/scratch"), "{prompt}");
+}

@@ -6,6 +6,7 @@ mod unit;
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -192,6 +193,13 @@ fn notes(program: &str, owner: &Owner, users: &Path) -> Vec<String> {
         ));
     }
     if let Owner::System { name, groups } = owner {
+        if let Some(open) = replaceable(Path::new(program)) {
+            notes.push(format!(
+                "others than root may replace `{}`, and with it what the service runs: install the program elsewhere, for \
+                 example in /usr/local/bin, then install again from there",
+                shown(&open)
+            ));
+        }
         if !lists(users, name) {
             notes.push(format!(
                 "there is no user `{name}` yet: useradd --system --home-dir /var/lib/clawpen --shell /usr/sbin/nologin {name}; \
@@ -209,6 +217,20 @@ fn notes(program: &str, owner: &Owner, users: &Path) -> Vec<String> {
         }
     }
     notes
+}
+
+/// The first of a file and the directories above it that somebody else than root may change, or put another in the place
+/// of.
+fn replaceable(program: &Path) -> Option<PathBuf> {
+    const OTHERS_MAY_WRITE: u32 = 0o022;
+    const STICKY: u32 = 0o1000;
+    let is_open = |path: &&Path| {
+        fs::symlink_metadata(path).map_or(true, |found| {
+            let is_sticky = found.is_dir() && found.mode() & STICKY != 0;
+            found.uid() != 0 || (found.mode() & OTHERS_MAY_WRITE != 0 && !is_sticky)
+        })
+    };
+    program.ancestors().find(is_open).map(Path::to_owned)
 }
 
 /// Whether a file such as `/etc/passwd` has an entry of that name.
@@ -236,4 +258,31 @@ fn read(path: &Path) -> Result<Option<String>, CommandError> {
 
 fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_others_may_replace_is_named() {
+        assert_eq!(replaceable(Path::new("/usr/bin/env")), None);
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().canonicalize().unwrap();
+        let program = directory.join("clawpen");
+        fs::write(&program, "").unwrap();
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set(&program, 0o775);
+        assert_eq!(replaceable(&program), Some(program.clone()));
+        set(&program, 0o755);
+        set(&directory, 0o777);
+        let found = replaceable(&program);
+        // Whoever is not root may replace it in any case.
+        let expected = if own_user() == 0 { &directory } else { &program };
+        assert_eq!(found.as_ref(), Some(expected));
+    }
 }

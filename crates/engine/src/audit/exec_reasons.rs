@@ -20,8 +20,18 @@ const SECRET: &str = "hunter2-s3cr3t";
 const SENT: &str = "API_KEY='hunter2'-\\s3\"cr3t\" run";
 const PATH: &str = "/home/me/hunter2-s3cr3t";
 
-fn words() -> [String; 4] {
-    [SECRET, "API_KEY=hunter2-s3cr3t", "hunter2-s3cr3t --x=tools.exec.ask", PATH].map(str::to_owned)
+fn words() -> [String; 7] {
+    [
+        SECRET,
+        "API_KEY=hunter2-s3cr3t",
+        "hunter2-s3cr3t --x=tools.exec.ask",
+        PATH,
+        // What begins or ends like a key of ours is none.
+        "session.hunter2-s3cr3t",
+        "tools.exec.hunter2-s3cr3t",
+        "agents.list[0].hunter2-s3cr3t.ask",
+    ]
+    .map(str::to_owned)
 }
 
 fn misses(word: &str) -> Vec<Miss> {

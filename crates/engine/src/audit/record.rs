@@ -248,12 +248,35 @@ fn hide_quoted(text: &str, private: &[&str]) -> String {
 fn is_ours(quoted: &str) -> bool {
     const VALUES: &[&str] =
         &["allowlist", "always", "ask", "deny", "full", "off", "on-miss", "security", "workdir"];
+    VALUES.contains(&quoted) || is_key(quoted) || !quoted.chars().any(char::is_alphanumeric)
+}
+
+/// Says whether every part is a word of our config, but for names of agents and providers, which stand within a key. What
+/// only begins like a key may be anything: the name of a machine, a token.
+fn is_key(quoted: &str) -> bool {
     const SECTIONS: &[&str] = &["agents", "approvals", "defaults", "session", "tools"];
-    let is_key_sign = |c: char| c.is_ascii_alphanumeric() || "._-[]*".contains(c);
-    let is_key = quoted.split_once('.').is_some_and(|(section, _)| SECTIONS.contains(&section));
-    VALUES.contains(&quoted)
-        || (is_key && quoted.chars().all(is_key_sign))
-        || !quoted.chars().any(char::is_alphanumeric)
+    const BEFORE_NAMES: &[&str] = &["agents", "allowFrom", "byProvider", "entries"];
+    let is_name_sign = |c: char| c.is_ascii_alphanumeric() || "_-*".contains(c);
+    let parts: Vec<&str> = quoted.split('.').collect();
+    let before = std::iter::once("").chain(parts.iter().copied());
+    let is_sound = before.zip(&parts).enumerate().all(|(index, (before, part))| {
+        let is_within = index > 0 && index + 1 < parts.len();
+        let is_name = is_within && BEFORE_NAMES.contains(&before) && part.chars().all(is_name_sign);
+        is_name || is_key_word(part)
+    });
+    is_sound && parts.len() > 1 && parts.first().is_some_and(|first| SECTIONS.contains(first))
+}
+
+/// A word of our config, with the number of an entry behind it where it is a list.
+fn is_key_word(part: &str) -> bool {
+    const WORDS: &str = "agents allow allowFrom alsoAllow applyPatch approvals ask askFallback askInSandbox \
+        autoAllowSkills backend binds byProvider defaults deny docker elevated elevatedDefault elicitation enabled entries \
+        env exec fetch fs host list main mode network pathPrepend profile safeBinTrustedDirs safeBins sandbox security \
+        session strictInlineEval subagents timeoutSec tools web workspace workspaceAccess";
+    let (word, index) = part.split_once('[').unwrap_or((part, "]"));
+    let index = index.strip_suffix(']').filter(|index| index.len() < 6);
+    let is_index = |index: &str| index == "*" || index.chars().all(|c| c.is_ascii_digit());
+    index.is_some_and(is_index) && WORDS.split_whitespace().any(|known| known == word)
 }
 
 /// A word of one or two letters hides only where it stands alone: `a` is part of every sentence.

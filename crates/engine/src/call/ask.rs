@@ -176,18 +176,17 @@ impl Turn<'_> {
     }
 }
 
-/// Asks about a command that stays in the sandbox. With a yes the approval is used up, and the caller runs the command
+/// Asks about a command that stays in the sandbox and would run in `cwd`. With a yes the approval is used up, and the caller runs the command
 /// and says how it ended ([`ended`]).
 pub(super) fn in_sandbox(
     turn: &Turn<'_>,
     (call, question): (&ExecCall, CommandQuestion<'_>),
     request: &mut ToolRequest<'_>,
-    asks: &InSandbox,
+    (asks, cwd): (&InSandbox, &str),
 ) -> Result<Id, ToolCallError> {
     let _waits = turn.waiters.enter()?;
     let approvals = turn.approvals();
     let broker = turn.broker(&approvals);
-    let cwd = call.workdir.as_deref().unwrap_or_else(|| turn.prepared.workdir());
     let reasons = vec![asks.to_string()];
     let timeout = turn.prepared.own.approvals.timeout.value;
     let id = broker.request(&Ask {

@@ -82,17 +82,24 @@ pub(super) fn run(turn: &Turn<'_>, request: &mut ToolRequest<'_>) -> Result<Answ
     let answer = exec_question::ask_about(turn.store, explanation, &question)
         .map_err(|error| refused(error.into()))?;
     match &answer.outcome {
-        Outcome::Sandbox { asks: InSandbox::Run { .. }, .. } => in_sandbox(turn, &call, request),
+        Outcome::Sandbox { asks: InSandbox::Run { .. }, .. } => {
+            let planned = plan(turn, &call).map_err(refused)?;
+            in_sandbox(turn, (&call, &planned), request)
+        }
         Outcome::Sandbox { asks: asks @ InSandbox::Ask { .. }, .. } => {
+            // Planned before anybody is asked: another directory than the one asked for may be used, and then it is
+            // that one which a person must see.
+            let planned = plan(turn, &call).map_err(&refused)?;
             // The broker records what came of its question; what it could not ask is recorded here.
-            let id = match ask::in_sandbox(turn, (&call, question), request, asks) {
+            let asked = (asks, planned.cwd.as_str());
+            let id = match ask::in_sandbox(turn, (&call, question), request, asked) {
                 Ok(id) => id,
                 Err(error @ (ToolCallError::NotApproved(_) | ToolCallError::Cancelled)) => {
                     return Err(error);
                 }
                 Err(error) => return Err(refused(error)),
             };
-            let done = in_sandbox(turn, &call, request);
+            let done = in_sandbox(turn, (&call, &planned), request);
             let code = done.as_ref().ok().and_then(|done| done.details["exitCode"].as_i64());
             let code = code.and_then(|code| i32::try_from(code).ok());
             ask::ended(turn, &id, code.map(crate::audit::Ending::Exit))?;
@@ -215,16 +222,9 @@ fn variable(name: &str, value: &str) -> EnvVar {
 
 fn in_sandbox(
     turn: &Turn<'_>,
-    call: &ExecCall,
+    (call, planned): (&ExecCall, &Planned),
     request: &mut ToolRequest<'_>,
 ) -> Result<Answer, ToolCallError> {
-    let planned = match plan(turn, call) {
-        Ok(planned) => planned,
-        Err(error) => {
-            turn.stopped_quoting("exec", &error, request.arguments)?;
-            return Err(error);
-        }
-    };
     if planned.timing.wait.is_some() && turn.runs.is_full() {
         let error = ToolCallError::Process(
             "too many commands are in the background already; end some with `process`, then call again"
@@ -237,7 +237,7 @@ fn in_sandbox(
         let identity = open.identity().cloned();
         let channel =
             open.sandbox().channel().map_err(ToolCallError::sandbox("reach the sandbox"))?;
-        let running = Running { turn, call, planned: &planned };
+        let running = Running { turn, call, planned };
         request.watch.begun(&planned.cwd);
         match (planned.timing.wait, identity) {
             (Some(wait), Some(identity)) => {

@@ -50,15 +50,8 @@ impl Ground {
         let ours = clawpen_os::process::identity().map_err(failed())?;
         let owner = owner.unwrap_or((ours.uid, ours.gid));
         let place = Place { directory: root.as_fd(), name };
-        match beneath::make_directory(place.directory, place.name, 0o700) {
-            Ok(()) => {
-                let made = plain::open_directory(place.directory, name).map_err(failed())?;
-                Attributes { mode: 0o700, owner }.apply(made.as_fd()).map_err(failed())?;
-                faults::reached("workspace.made");
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(failed()(error)),
-        }
+        plain::make_directory(place, Attributes { mode: 0o700, owner }).map_err(failed())?;
+        faults::reached("workspace.made");
         Self::open(path)?.ok_or_else(|| failed()(io::ErrorKind::NotFound.into()))
     }
 
@@ -160,4 +153,46 @@ fn private(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     let ours = clawpen_os::process::identity()?;
     let attributes = Attributes { mode: 0o700, owner: (ours.uid, ours.gid) };
     plain::make_directory(Place { directory, name }, attributes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// Somebody who may rename where workspaces are puts a directory that is not his in the place of each new one; it
+    /// must never become his.
+    #[test]
+    fn a_directory_that_is_put_in_the_place_of_a_new_workspace_is_not_given_away() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        std::fs::create_dir(at("secret")).unwrap();
+        std::fs::write(at("secret").join("key"), "x").unwrap();
+        let closed = std::fs::Permissions::from_mode(0o710);
+        std::fs::set_permissions(at("secret"), closed).unwrap();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    if std::fs::rename(at("new"), at("aside")).is_ok() {
+                        let _swapped = std::fs::rename(at("secret"), at("new"));
+                        let _back = std::fs::rename(at("new"), at("secret"));
+                        let _gone = std::fs::remove_dir(at("aside"));
+                    }
+                }
+            });
+            for _ in 0..3000 {
+                let _made = Ground::ensure(&at("new"), Some((4711, 4711)));
+                let _gone = std::fs::remove_dir(at("new"));
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let mut left = ["secret", "new", "aside"].map(at).into_iter();
+        let left = left.find(|path| path.join("key").exists()).unwrap();
+        let found = std::fs::metadata(left).unwrap();
+        assert_ne!(found.uid(), 4711);
+        assert_eq!(found.mode() & 0o777, 0o710);
+    }
 }

@@ -178,9 +178,9 @@ pub(super) fn make_directory(
 /// Says whether an open directory can be the one that we have just made: ours alone, and empty. Nobody else can put
 /// anything into such a one.
 fn is_fresh(directory: BorrowedFd<'_>) -> io::Result<bool> {
+    const OTHERS: u32 = 0o077;
     let found = beneath::stat(directory)?;
-    let is_closed = found.mode & 0o777 == 0o700;
-    let is_ours = found.uid == rustix::process::geteuid().as_raw() && is_closed;
+    let is_ours = found.uid == rustix::process::geteuid().as_raw() && found.mode & OTHERS == 0;
     let mut is_empty = true;
     beneath::list(directory, &mut |_| {
         is_empty = false;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd as _;
+use std::time::Duration;
 
 use clawpen_os::events::{self, Epoll, Interest};
 use clawpen_wire::supervisor::frame::{self, Inbox};
@@ -95,9 +96,16 @@ impl Connection {
         self.outbox.len() - self.sent >= FULL
     }
 
-    /// Whether nothing is going on: no call, nothing half read, nothing to be sent.
+    /// Whether nothing is going on: no call, nothing half read or not read yet, nothing to be sent.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.greeted && self.channels.is_empty() && self.inbox.is_empty() && !self.has_output()
+        let is_idle = self.channels.is_empty() && self.inbox.is_empty() && !self.has_output();
+        self.greeted && is_idle && !self.has_input()
+    }
+
+    /// Whether the host has sent something that was not read yet, and is there to hear what becomes of it.
+    fn has_input(&self) -> bool {
+        let seen = events::poll(&[(self.socket.as_fd(), Interest::Read)], Some(Duration::ZERO));
+        seen.is_ok_and(|seen| seen.iter().any(|event| event.readable && !event.hung_up))
     }
 
     pub(crate) fn has_output(&self) -> bool {

@@ -1,5 +1,7 @@
 //! The connection: who may connect, what comes first, what a broken or hostile peer achieves.
 
+use std::os::fd::AsFd as _;
+
 use clawpen_wire::pen::Lifetime;
 use clawpen_wire::supervisor::{ErrorCode, Event, Failed, Hello, Reach, Request, Signal, VERSION};
 
@@ -220,4 +222,23 @@ fn a_connection_that_rests_makes_room_and_one_that_works_does_not() {
             assert!(matches!(event, Event::Exited(_)), "{event:?}");
         });
     }
+}
+
+/// A host that has begun to speak is not at rest, also if it was not heard yet.
+#[test]
+fn a_call_that_is_on_its_way_is_not_cut_off_to_make_room() {
+    const MOST: usize = 64;
+    let mut pen = persistent();
+    let mut hosts: Vec<Host> = (1..MOST).map(|_| Host::connect(pen.directory.path())).collect();
+    assert_eq!(pen.host.shell("echo used"), "used\n");
+    let signal = |signal| clawpen_os::process::pidfd_signal(pen.pidfd.as_fd(), signal).unwrap();
+    // While it does not look, somebody new comes, and then the one that has rested longest calls.
+    signal(clawpen_os::process::Signal::STOP);
+    let mut late = Host::connect_silently(pen.directory.path());
+    let channel = hosts[0].channel();
+    hosts[0].send(channel, &Request::Ping);
+    signal(clawpen_os::process::Signal::CONT);
+    late.send(0, &Request::Hello(Hello { oldest: VERSION, newest: VERSION }));
+    late.next(|_, event| assert!(matches!(event, Event::Welcome(_)), "{event:?}"));
+    hosts[0].next(|of, event| assert_eq!((of, event), (channel, &Event::Done)));
 }

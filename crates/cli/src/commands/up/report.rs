@@ -13,8 +13,9 @@ use super::first::First;
 use crate::args::up::UpArgs;
 use crate::output::{Output, safe};
 
-/// How many characters of a token tell it from another.
+/// How many characters of a token tell it from another, and how many more must stay unseen for that.
 const SHOWN: usize = 4;
+const UNSEEN: usize = 12;
 /// A step and what it is for stand on one line if that is no longer.
 const LINE: usize = 98;
 
@@ -84,8 +85,7 @@ impl Report {
             let shown = if args.show_token {
                 safe(token)
             } else {
-                let begin: String = token.chars().take(SHOWN).collect();
-                format!("{}…  (all of it: `clawpen up --show-token`)", safe(&begin))
+                format!("{}…  (all of it: `clawpen up --show-token`)", safe(begin_of(token)))
             };
             lines.push(format!("  token     {shown}"));
         }
@@ -201,5 +201,26 @@ mod tests {
             let longest = lines.iter().map(|line| line.chars().count()).max();
             assert!(longest <= Some(100), "{lines:?}");
         }
+    }
+}
+
+/// As much of a token as may be seen: nothing of one that somebody chose and that is short.
+fn begin_of(token: &str) -> &str {
+    let mut signs = token.char_indices();
+    let begin = signs.nth(SHOWN).and_then(|(end, _)| token.get(..end));
+    begin.filter(|_| signs.count() + 1 >= UNSEEN).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_token_is_not_shown_by_its_beginning() {
+        for token in ["", "abcd", "hunter2", "é".repeat(15).as_str()] {
+            assert_eq!(begin_of(token), "", "{token}");
+        }
+        assert_eq!(begin_of("0123456789abcdef"), "0123");
+        assert_eq!(begin_of(&"é".repeat(16)), "éééé");
     }
 }
