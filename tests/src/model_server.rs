@@ -71,6 +71,8 @@ pub struct Answer {
 #[derive(Debug, Clone)]
 pub enum Piece {
     Send(Vec<u8>),
+    /// Thinks for so long: the pace of a recording.
+    Pause(std::time::Duration),
     /// Says nothing more until the client leaves.
     Hold,
     /// Closes the connection in the middle.
@@ -361,6 +363,10 @@ impl ModelServer {
         })
     }
 
+    pub const fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -457,6 +463,7 @@ fn write_answer(
                 chunk.extend_from_slice(b"\r\n");
                 stream.write_all(&chunk)?;
             }
+            Piece::Pause(time) => thread::sleep(*time),
             Piece::Hold => {
                 // Reads until the other end closes.
                 let _end = reader.read(&mut [0; 1]);

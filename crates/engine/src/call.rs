@@ -62,7 +62,7 @@ use crate::workspaces::{self, Ready, Released, WorkspaceError, Workspaces};
 use crate::yard::Yard;
 
 pub use ask::{PassingOn, Pending};
-pub use desk::{Desk, Quiet, ToolRequest, Watch, Who};
+pub use desk::{Desk, Quiet, RecordDoor, ToolRequest, Watch, Who};
 pub use failure::{NotApproved, ToolCallError};
 pub use look::{fact_json, look_again};
 pub use manage::Job;

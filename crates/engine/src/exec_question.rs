@@ -64,6 +64,8 @@ pub enum DoorSandbox {
     AsConfigured,
     /// Whoever comes in by it acts in the session's sandbox, whatever the mode says.
     Always,
+    /// The same, unless the mode sandboxes nothing and a person has set the session's commands to run elsewhere.
+    UnlessSet,
 }
 
 impl Default for CallFacts<'_> {
@@ -212,14 +214,20 @@ fn host(
     let record = store.locations.session_store(config, session.agent());
     let stored = session.key().map(|key| session_store::exec_wishes(Path::new(&record), key));
     let stored = stored.unwrap_or_default();
+    let is_sandboxed = explanation.is_sandboxed();
     let sandbox = match call.door {
-        DoorSandbox::Always => SessionSandbox::Required,
-        DoorSandbox::AsConfigured if explanation.is_sandboxed() => SessionSandbox::Required,
-        DoorSandbox::AsConfigured => SessionSandbox::None,
+        DoorSandbox::AsConfigured if !is_sandboxed => SessionSandbox::None,
+        DoorSandbox::Always | DoorSandbox::UnlessSet | DoorSandbox::AsConfigured => {
+            SessionSandbox::Required
+        }
     };
     let (session_wishes, request) = match call.door {
-        DoorSandbox::AsConfigured => (stored, call.wishes),
-        DoorSandbox::Always => tightened(stored, call.wishes),
+        DoorSandbox::AsConfigured | DoorSandbox::UnlessSet if !is_sandboxed => {
+            (stored, call.wishes)
+        }
+        // Pages that do not look at the defaults write the host into the record of a session that is sandboxed.
+        DoorSandbox::AsConfigured => (Wishes { host: inside(stored), ..stored }, call.wishes),
+        DoorSandbox::Always | DoorSandbox::UnlessSet => tightened(stored, call.wishes),
     };
     exec_host::decide(&Situation {
         config,
@@ -233,11 +241,15 @@ fn host(
     })
 }
 
+/// The host that a record may name for a session that stays in its sandbox.
+fn inside(stored: Wishes) -> Option<HostWish> {
+    stored.host.filter(|host| *host == HostWish::Sandbox)
+}
+
 /// What a session's record wishes, at a door that is not the one where a person set it: it may hold a call back, and
 /// lets nothing out. Gives what counts as the session's and as the call's.
 fn tightened(stored: Wishes, call: Wishes) -> (Wishes, Wishes) {
-    let host = stored.host.filter(|host| *host == HostWish::Sandbox);
-    let session = Wishes { host, ..Wishes::default() };
+    let session = Wishes { host: inside(stored), ..Wishes::default() };
     let security = match (stored.security, call.security) {
         (Some(stored), Some(call)) => Some(stored.min(call)),
         (stored, call) => stored.or(call),

@@ -151,7 +151,7 @@ fn asked(
         session: session.as_deref(),
         agent: answer.explanation.session.agent(),
         plan: Some(frozen),
-        variables: &[],
+        variables: call.question.call.overrides,
         reasons: reasons.clone(),
         security: host.policy.security().value,
         ask: host.policy.ask().value,

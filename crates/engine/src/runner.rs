@@ -24,6 +24,7 @@ mod session_tools;
 mod tools;
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -112,8 +113,8 @@ pub enum StartError {
     ZeroByte,
     #[error(transparent)]
     Session(#[from] ToolCallError),
-    #[error("cannot watch the run")]
-    Watch(#[source] std::io::Error),
+    #[error("no run is begun any more: this process ends")]
+    Closed,
 }
 
 /// The agents of one state directory, at work. Cheap to clone.
@@ -137,6 +138,7 @@ struct Inner {
     stores: Mutex<()>,
     /// One sub-agent is counted and started at a time, or several at once would all be the last that is allowed.
     spawning: Mutex<()>,
+    closed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -151,9 +153,16 @@ struct Active {
     run: String,
     session: String,
     cancelled: CancellationToken,
-    stop: Stop,
+    stops: Mutex<Stops>,
     why: Mutex<Option<AbortReason>>,
     end: watch::Sender<Option<Ended>>,
+}
+
+/// What ends a run's calls.
+#[derive(Default)]
+struct Stops {
+    last: u64,
+    open: Vec<(u64, Stop)>,
 }
 
 impl Active {
@@ -162,10 +171,33 @@ impl Active {
             return false;
         }
         self.why.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
-        // First the commands: they may do harm, a model only talks.
-        self.stop.pull();
+        // What is begun from here on sees that the run is over; what was begun before is ended now.
         self.cancelled.cancel();
+        let stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+        stops.open.iter().for_each(|(_, stop)| stop.pull());
         true
+    }
+
+    /// Something to end a call by. It is pulled with the run, until the call is let go.
+    fn open_stop(&self) -> std::io::Result<(u64, Stop)> {
+        let stop = Stop::new()?;
+        let number = {
+            let mut stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+            stops.last += 1;
+            let number = stops.last;
+            stops.open.push((number, stop.clone()));
+            number
+        };
+        if self.is_aborted() {
+            stop.pull();
+        }
+        Ok((number, stop))
+    }
+
+    /// The run's end does not end this call any more.
+    fn let_go(&self, number: u64) {
+        let mut stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+        stops.open.retain(|(known, _)| *known != number);
     }
 
     fn is_aborted(&self) -> bool {
@@ -191,6 +223,7 @@ impl Runner {
             runs: Mutex::default(),
             stores: Mutex::default(),
             spawning: Mutex::default(),
+            closed: AtomicBool::new(false),
         };
         Self(Arc::new(inner))
     }
@@ -207,6 +240,10 @@ impl Runner {
         let run = request.run.clone().unwrap_or_else(random::uuid);
         let active = {
             let mut runs = self.0.runs.lock().unwrap_or_else(PoisonError::into_inner);
+            // Asked under the lock: whoever closes sees every run that was begun before.
+            if self.0.closed.load(Ordering::Relaxed) {
+                return Err(StartError::Closed);
+            }
             if let Some(known) = runs.known.get(&run) {
                 let session = known.session.clone();
                 return Ok(Started { run, session, status: StartStatus::Known });
@@ -215,7 +252,7 @@ impl Runner {
                 run: run.clone(),
                 session: place.key.clone(),
                 cancelled: CancellationToken::new(),
-                stop: Stop::new().map_err(StartError::Watch)?,
+                stops: Mutex::default(),
                 why: Mutex::default(),
                 end: watch::Sender::new(None),
             });
@@ -251,6 +288,18 @@ impl Runner {
         let runs = self.0.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let open = runs.known.values().filter(|active| active.end.borrow().is_none());
         open.filter(|active| active.session == session).map(|active| active.run.clone()).collect()
+    }
+
+    /// How many runs have not ended, waiting ones included.
+    pub fn count(&self) -> usize {
+        let runs = self.0.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.known.len().saturating_sub(runs.ended.len())
+    }
+
+    /// How a run ended; `None` if it goes on or is not known.
+    pub fn ended(&self, run: &str) -> Option<Ended> {
+        let runs = self.0.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.known.get(run).and_then(|active| active.end.borrow().clone())
     }
 
     /// Which session a run is of, ended or not.
@@ -289,10 +338,11 @@ impl Runner {
         Ok(pending.into_iter().filter(is_here).collect())
     }
 
-    /// Ends everything, and waits until it has ended or the time is over.
+    /// Ends everything, begins nothing more, and waits until it has ended or the time is over.
     pub async fn close(&self, time: Duration) {
         let all: Vec<Arc<Active>> = {
             let runs = self.0.runs.lock().unwrap_or_else(PoisonError::into_inner);
+            self.0.closed.store(true, Ordering::Relaxed);
             runs.known.values().cloned().collect()
         };
         for active in &all {

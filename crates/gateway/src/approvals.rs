@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::hub::Slow;
+use crate::methods::sessions;
 use crate::shared::{Shared, unavailable};
 
 /// Connections to the database that are kept for the next call.
@@ -43,8 +44,11 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// What is known of an approval that somebody else asked for.
-    pub(crate) fn of(approval: &Approval) -> Self {
+    /// What is known of an approval that somebody else asked for, and of the channel that its session speaks by. The
+    /// command is told as the text that was called for; its words follow from it.
+    pub(crate) fn of(shared: &Shared, approval: &Approval) -> Self {
+        let row = approval.session.as_deref().map(|key| sessions::shown(shared, key).0);
+        let channel = row.as_ref().and_then(|row| row["lastChannel"].as_str());
         let shape = approval.shape();
         let asked = &shape.request;
         let mut request = json!({
@@ -59,16 +63,14 @@ impl Open {
             "agentId": asked.agent_id,
             "resolvedPath": asked.resolved_path,
             "sessionKey": asked.session_key,
-            "turnSourceChannel": Value::Null,
+            "turnSourceChannel": channel,
             "turnSourceTo": Value::Null,
             "turnSourceAccountId": Value::Null,
             "turnSourceThreadId": Value::Null,
         });
-        if let Some(argv) = &asked.command_argv {
-            request["commandArgv"] = json!(argv);
-        }
-        if !asked.env_keys.is_empty() {
-            request["envKeys"] = json!(asked.env_keys);
+        // Those that the call itself sets; the rest is the host's own.
+        if !approval.variables.is_empty() {
+            request["envKeys"] = json!(approval.variables);
         }
         Self {
             shown: shape.id,
@@ -187,7 +189,7 @@ fn compare(shared: &Shared) {
     let Ok(Ok(pending)) = listed else { return };
     for approval in &pending {
         if !told.contains_key(approval.id.as_str()) {
-            announce(shared, &mut told, approval.id.as_str(), Open::of(approval));
+            announce(shared, &mut told, approval.id.as_str(), Open::of(shared, approval));
         }
     }
     let is_pending = |id: &String| pending.iter().any(|one| one.id.as_str() == id);

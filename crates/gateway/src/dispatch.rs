@@ -17,10 +17,11 @@ use tokio::task::JoinSet;
 use crate::handshake::Login;
 use crate::hub::{Outbox, Turn};
 use crate::methods::{
-    agents, config, cron, devices, exec_approval, exec_approvals, health, identity, logs, models,
-    nodes, sandbox, sessions, skills, tools, usage,
+    agents, chat, config, cron, devices, exec_approval, exec_approvals, health, identity, logs,
+    models, nodes, sandbox, sessions, skills, tools, usage,
 };
 use crate::metrics::Outcome;
+use crate::runs::Runs;
 use crate::shared::Shared;
 
 /// How many requests of one connection may wait for people or run commands.
@@ -48,6 +49,8 @@ pub(crate) struct Caller {
     pub(crate) device: Option<String>,
     pub(crate) connection: String,
     pub(crate) address: IpAddr,
+    /// It wants to hear of the tools that its messages start.
+    pub(crate) hears_tools: bool,
 }
 
 impl Caller {
@@ -103,6 +106,7 @@ impl Session {
                 device,
                 connection: connection.to_owned(),
                 address: peer.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+                hears_tools: login.client.hears_tools,
             },
             outbox,
             strikes: Arc::new(AtomicU32::new(0)),
@@ -150,6 +154,7 @@ pub(crate) async fn frame(shared: &Arc<Shared>, session: &Session, text: &str) {
         }
     };
     let id = request.id.clone();
+    let mut hold = None;
     let outcome = if let Err(refusal) = admit(&session.caller, &request) {
         Err(refused(session, &request.method, refusal))
     } else {
@@ -158,10 +163,24 @@ pub(crate) async fn frame(shared: &Arc<Shared>, session: &Session, text: &str) {
             let Err(error) = session.start(shared, request) else { return };
             Err(error)
         } else {
+            // Nobody hears of a run before the answer that names it.
+            let run = names_run(&request).map(str::to_owned);
+            hold = run.map(|run| Runs::hold(shared, &run));
             call_short(shared, session, request).await
         }
     };
     session.outbox.answer(gateway::response(&id, &outcome));
+    drop(hold);
+}
+
+/// The run that a request begins.
+fn names_run(request: &Request) -> Option<&str> {
+    match request.method.as_str() {
+        "chat.send" | "sessions.send" | "sessions.steer" => {
+            request.params["idempotencyKey"].as_str()
+        }
+        _ => None,
+    }
 }
 
 /// Why a request does not reach its method.
@@ -218,6 +237,11 @@ fn is_long(method: &str) -> bool {
             | "sandbox.exec"
             | "sandbox.facts"
             | "sandbox.recreate"
+            | "agent"
+            | "agent.wait"
+            | "chat.abort"
+            | "sessions.abort"
+            | "sessions.steer"
     )
 }
 
@@ -257,6 +281,11 @@ async fn call_long(
         "exec.approval.request" => exec_approval::request(shared, session, (&id, params)).await,
         "exec.approval.waitDecision" => exec_approval::wait_decision(shared, params).await,
         "sandbox.exec" => sandbox::exec(shared, session, (&id, params)).await,
+        "agent" => chat::agent(shared, session, (&id, params)).await,
+        "agent.wait" => chat::wait(shared, &params).await,
+        "chat.abort" => chat::abort(shared, &session.caller, &params).await,
+        "sessions.abort" => chat::abort_session(shared, &session.caller, &params).await,
+        "sessions.steer" => chat::steer(shared, &session.caller, &params).await,
         other => {
             let is_facts = other == "sandbox.facts";
             let shared = shared.clone();
@@ -329,6 +358,10 @@ fn call(shared: &Shared, caller: &Caller, request: &Request) -> Result<Value, Er
         "sessions.delete" => sessions::delete(shared, caller, params),
         "sessions.create" => sessions::create(shared, params),
         "chat.history" => sessions::history(shared, params),
+        "chat.send" => chat::send(shared, caller, params),
+        "chat.inject" => chat::inject(shared, params),
+        "sessions.send" => chat::send_to(shared, caller, params),
+        "wake" => chat::wake(shared, caller, params),
         "device.pair.list" => devices::list(shared),
         "device.pair.approve" => devices::approve(shared, caller, params),
         "device.pair.reject" => devices::reject(shared, params),

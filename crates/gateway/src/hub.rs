@@ -204,10 +204,31 @@ impl Hub {
         self.news.subscribe()
     }
 
-    /// Sends an event about a session to those who follow it. Such events carry no number.
-    pub(crate) fn tell(&self, event: &str, session: &str, payload: &Value) {
+    /// Says whether anybody follows sessions.
+    pub(crate) fn has_followers(&self) -> bool {
+        let Ok(members) = self.members.lock() else { return false };
+        members.values().any(|one| one.follows.all || !one.follows.messages.is_empty())
+    }
+
+    /// Notes that something happened in a session, for those who are no members.
+    pub(crate) fn note_news(&self, session: &str) {
         // Nobody may be listening.
         let _ = self.news.send(session.to_owned());
+    }
+
+    /// Sends an event to one connection, if it may see it. Such events carry no number.
+    pub(crate) fn send(&self, connection: &str, event: &str, payload: &Value) {
+        let Ok(members) = self.members.lock() else { return };
+        let Some(member) = members.get(connection) else { return };
+        if access::decide_event(event, member.role, &member.scopes) == Access::Allowed {
+            let text = gateway::event(event, payload, EventPlace::default());
+            member.outbox.push(text, Slow::Close);
+        }
+    }
+
+    /// Sends an event about a session to those who follow it. Such events carry no number.
+    pub(crate) fn tell(&self, event: &str, session: &str, payload: &Value) {
+        self.note_news(session);
         let text = gateway::event(event, payload, EventPlace::default());
         let Ok(members) = self.members.lock() else { return };
         for member in members.values() {

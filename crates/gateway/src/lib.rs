@@ -20,9 +20,13 @@ pub mod mcp;
 mod methods;
 mod metrics;
 mod presence;
+mod runs;
 pub mod server;
 mod shared;
 mod socket;
+mod throttle;
+mod tls;
 mod tree_json;
 
 pub use server::{Farewell, Options, Running, StartError, start};
+pub use tls::TlsError;

@@ -2,6 +2,7 @@
 //! the answer into JSON. Parameters have their shape by then; see `wire::gateway::params`.
 
 pub(crate) mod agents;
+pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod cron;
 pub(crate) mod devices;

@@ -10,7 +10,6 @@ use crate::config::sandbox::WorkspaceAccess;
 use crate::container::Network;
 use crate::elevated::ElevatedReport;
 use crate::explain::Explanation;
-use crate::ids::AgentId;
 
 /// What is in force in a session.
 #[derive(Debug, Clone)]
@@ -36,8 +35,11 @@ pub enum Commands {
 }
 
 impl Commands {
-    /// Takes what the session's record sets, else what the config writes.
-    pub fn resolve(config: &Config, agent: &AgentId, session: Option<&str>) -> Self {
+    /// Takes what the session's record sets, else what the config writes. A record leads no session out of a sandbox
+    /// that it must be in.
+    pub fn resolve(config: &Config, explanation: &Explanation, record: Option<&str>) -> Self {
+        let agent = explanation.session.agent();
+        let session = record.filter(|word| !explanation.is_sandboxed() || *word == "sandbox");
         let keys = ["tools", "exec", "host"];
         let own = config.agent(agent).and_then(|entry| entry.path(&keys));
         let written =

@@ -86,7 +86,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NeedsOwner => {
-                "this changes what the session may do, which takes the user of this machine or a client with the scope \
+                "this changes the session for everybody, which takes the user of this machine or a client with the scope \
                  operator.admin; nothing was changed"
             }
             Self::NeedsApprover => {
@@ -103,7 +103,9 @@ pub fn decide(directive: &Directive, authority: Authority) -> Verdict {
     let changes = match directive {
         Directive::Exec(change) => !change.is_empty(),
         Directive::Elevated(level) => level.is_some(),
-        Directive::New(_) | Directive::Status | Directive::Stop | Directive::Compact => false,
+        // What is said so far is put aside, and what others run is ended: as `sessions.reset`.
+        Directive::New(_) => true,
+        Directive::Status | Directive::Stop | Directive::Compact => false,
         Directive::Approve { .. } => {
             return match authority {
                 Authority::Owner | Authority::Approver => Verdict::Allowed,

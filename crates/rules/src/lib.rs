@@ -11,6 +11,7 @@ pub mod ahead;
 pub mod approval;
 pub mod backend;
 pub mod browser;
+pub mod chat_message;
 pub mod command;
 pub mod compaction;
 pub mod config;

@@ -35,6 +35,8 @@ pub const MAX_UNAUTHORIZED: u32 = 10;
 pub const MAX_DEPTH: usize = 64;
 /// The longest reason that a close frame can carry.
 pub const MAX_CLOSE_REASON: usize = 123;
+/// What somebody reads who comes without TLS to a port that speaks nothing else.
+pub const TLS_ONLY: &str = "this port speaks TLS; use https:// or wss:// here\n";
 
 /// Why a connection is closed.
 pub mod close {
@@ -69,9 +71,11 @@ impl ErrorCode {
 pub struct ErrorShape {
     pub code: ErrorCode,
     pub message: String,
-    pub details: Option<Value>,
+    pub details: Option<Box<Value>>,
     /// When to try again; only for what passes by itself.
     pub retry_after_ms: Option<u64>,
+    /// What is answered beside the error; few methods do.
+    pub payload: Option<Box<Value>>,
 }
 
 impl ErrorShape {
@@ -81,6 +85,7 @@ impl ErrorShape {
             message: message.into(),
             details: None,
             retry_after_ms: None,
+            payload: None,
         }
     }
 
@@ -90,7 +95,7 @@ impl ErrorShape {
 
     #[must_use]
     pub fn with_details(self, details: Value) -> Self {
-        Self { details: Some(details), ..self }
+        Self { details: Some(Box::new(details)), ..self }
     }
 
     fn to_json(&self) -> Value {
@@ -100,7 +105,7 @@ impl ErrorShape {
         error.insert("code".into(), json!(self.code.as_str()));
         error.insert("message".into(), json!(message));
         if let Some(details) = &self.details {
-            error.insert("details".into(), details.clone());
+            error.insert("details".into(), details.as_ref().clone());
         }
         if let Some(after) = self.retry_after_ms {
             error.insert("retryable".into(), json!(true));
@@ -161,7 +166,14 @@ impl Request {
 pub fn response(id: &str, outcome: &Result<Value, ErrorShape>) -> String {
     match outcome {
         Ok(payload) => json!({ "type": "res", "id": id, "ok": true, "payload": payload }),
-        Err(error) => json!({ "type": "res", "id": id, "ok": false, "error": error.to_json() }),
+        Err(error) => {
+            let mut frame =
+                json!({ "type": "res", "id": id, "ok": false, "error": error.to_json() });
+            if let Some(payload) = &error.payload {
+                frame["payload"] = payload.as_ref().clone();
+            }
+            frame
+        }
     }
     .to_string()
 }

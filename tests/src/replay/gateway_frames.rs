@@ -6,11 +6,14 @@
 //! guesses before it began) is made up so that the recorded situation exists: a client that was refused
 //! as a stranger comes through a proxy, one whose signature was bad signs badly.
 //!
-//! Rows of methods and events that this build does not have are not yet due, and neither is what
-//! depends on them.
+//! The model that the recordings asked is stood in for by a server on loopback, at the recorded pace. How often the
+//! text so far is told depends on the clock, so those events are checked by what they say, not by their number.
+//!
+//! Rows of methods and events that this build does not have are not yet due.
 
 pub mod client;
 mod compare;
+mod model;
 mod seed;
 
 use std::collections::{BTreeMap, HashMap};
@@ -84,19 +87,21 @@ struct Play<'a> {
     address: std::net::SocketAddr,
     /// Something was changed that `config.get` shows.
     wrote: bool,
-    /// Something ran that this build does not have: sessions are others than recorded from here on.
-    diverged: bool,
+    /// A person has answered a question.
+    answered: bool,
 }
 
 async fn play(rows: &[Value], rules: &mut BTreeMap<&'static str, usize>) -> Result<Vec<Outcome>> {
     let home = tempfile::tempdir()?;
     let home_path = home.path().to_str().context("a home in words")?.to_owned();
-    let rows: Vec<Value> = rows.iter().map(|row| seed::fill(row, &home_path)).collect();
+    let model = model::start();
+    let rows: Vec<Value> =
+        rows.iter().map(|row| seed::fill(row, &home_path, model.port())).collect();
     if rows.iter().all(|row| row["ver"] != "2026.3.28") {
         // The newer release keeps its state in another form, so only its greeting can be compared.
         return Ok(rows.iter().map(|_| Outcome::NotYet).collect());
     }
-    seed::put_in_place(&rows, &home_path)?;
+    seed::put_in_place(&rows, &home_path, model.port())?;
     let around = clawpen_engine::config_store::Surroundings::of_home(&home_path);
     let options = Options {
         port: Some(0),
@@ -115,7 +120,7 @@ async fn play(rows: &[Value], rules: &mut BTreeMap<&'static str, usize>) -> Resu
         known: Known::default(),
         address,
         wrote: false,
-        diverged: false,
+        answered: false,
     };
     for index in 0..rows.len() {
         if let Err(error) = play.row(index).await {
@@ -128,8 +133,6 @@ async fn play(rows: &[Value], rules: &mut BTreeMap<&'static str, usize>) -> Resu
     Ok(outcomes)
 }
 
-/// Methods that start runs of agents.
-const RUNS: &[&str] = &["chat.send", "agent", "wake", "sessions.send", "sessions.steer"];
 const WRITES: &[&str] = &[
     "config.set",
     "config.patch",
@@ -197,7 +200,6 @@ impl Play<'_> {
         let method = frame["method"].as_str().unwrap_or_default();
         let answer = self.answer_to(index, &frame["id"]);
         if !self.is_due(&frame, answer) {
-            self.diverged |= RUNS.contains(&method);
             self.outcomes[index] = Some(Outcome::NotYet);
             // A method may answer twice.
             let id = &frame["id"];
@@ -210,6 +212,11 @@ impl Play<'_> {
         }
         self.open(index, conn).await?;
         let mut frame = self.known.translate(&frame);
+        if frame["params"]["idempotencyKey"] == "…" {
+            // Left out of the recording; the answer names it.
+            let run = answer.map(|answer| &self.rows[answer]["frame"]["payload"]["runId"]);
+            frame["params"]["idempotencyKey"] = run.cloned().unwrap_or_default();
+        }
         if method != "connect" {
             frame = self.devices.fill(&frame);
         } else if !self.client(conn)?.is_logged_in {
@@ -221,6 +228,15 @@ impl Play<'_> {
                 .find(|row| row["conn"] == *conn && row["frame"]["event"] == "connect.challenge");
             let recorded_ts = recorded.and_then(|row| row["frame"]["payload"]["ts"].as_i64());
             self.devices.sign(&mut frame, &challenge, expected, recorded_ts)?;
+        }
+        if method == "chat.abort" {
+            // Whoever ended the run had heard so much of it.
+            let until = answer.unwrap_or(index);
+            let is_delta = |row: &&Value| row["frame"]["payload"]["state"] == "delta";
+            let heard = self.rows[index..until].iter().rfind(is_delta);
+            if let Some(heard) = heard.map(|row| row["frame"].clone()) {
+                self.delta(conn, &heard).await;
+            }
         }
         self.client(conn)?.send(frame.to_string()).await;
         Ok(())
@@ -236,24 +252,7 @@ impl Play<'_> {
                 .iter()
                 .any(|start| message.starts_with(start))
         });
-        let needs_runs = ["sessions.", "chat.", "status", "health"]
-            .iter()
-            .any(|start| method.starts_with(start));
-        let is_known = method == "connect" || params::of(method).is_some();
-        if method.starts_with("exec.approval.") && self.diverged && message.is_none() {
-            return is_known && self.knows_approval(&asked["params"]);
-        }
-        is_refusal || (is_known && !(self.diverged && needs_runs && message.is_none()))
-    }
-
-    /// Says whether an approval was asked for by a client of this recording, and by no run of an agent.
-    fn knows_approval(&self, params: &Value) -> bool {
-        let Some(id) = params["id"].as_str() else { return true };
-        self.rows.iter().any(|row| {
-            let is_asked = row["method"] == "exec.approval.request";
-            is_asked
-                && row["frame"]["payload"]["id"].as_str().is_some_and(|full| full.starts_with(id))
-        })
+        is_refusal || method == "connect" || params::of(method).is_some()
     }
 
     /// The recorded frame as we mean to answer it.
@@ -266,7 +265,7 @@ impl Play<'_> {
             input: json!({
                 "ver": row["ver"], "kind": kind, "method": method,
                 "params": request["params"], "wrote": self.wrote,
-                "devices": self.devices.names(),
+                "devices": self.devices.names(), "answered": self.answered,
             }),
             expected: frame.clone(),
             note: String::new(),
@@ -305,6 +304,8 @@ impl Play<'_> {
             }
         };
         let method = asked["method"].as_str().unwrap_or_default();
+        let is_done = self.rows[index]["frame"]["ok"] == json!(true);
+        self.answered |= method == "exec.approval.resolve" && is_done;
         self.wrote |= WRITES.contains(&method) && self.rows[index]["frame"]["ok"] == json!(true);
         self.outcomes[index] = Some(outcome);
         Ok(())
@@ -321,27 +322,83 @@ impl Play<'_> {
             self.outcomes[index] = Some(found.map_or(Outcome::Passed, Outcome::Failed));
             return Ok(());
         }
-        let is_restart = name == "shutdown";
-        let is_asked_here =
-            name.starts_with("exec.approval.") && self.knows_approval(&frame["payload"]);
-        let is_due = params::EVENTS.contains(&name.as_str()) && !is_restart;
-        if !is_due || (self.diverged && !is_asked_here) {
+        let is_due = params::EVENTS.contains(&name.as_str()) && name != "shutdown";
+        if !is_due {
             self.outcomes[index] = Some(Outcome::NotYet);
             return Ok(());
         }
         let expected = self.meant(index, "event", &Value::Null);
+        if expected["type"].is_null() {
+            // We mean to send none.
+            self.outcomes[index] = Some(Outcome::Passed);
+            return Ok(());
+        }
+        if expected["payload"]["state"] == "delta" {
+            self.outcomes[index] = Some(self.delta(conn, &expected).await);
+            return Ok(());
+        }
+        let run = self.known.translate(&expected["payload"]["runId"]);
+        let session = expected["payload"]["sessionKey"].clone();
+        let is_named = self.rows.iter().any(|row| row["frame"]["params"]["idempotencyKey"] == run);
+        let is_it = |frame: &Value| {
+            let payload = &frame["payload"];
+            frame["event"] == *name
+                && !(name == "chat" && payload["state"] == "delta")
+                && (!is_named || payload["runId"] == run)
+                && (session.is_null() || payload["sessionKey"] == session)
+                && (payload["stream"] == "tool") == (expected["payload"]["stream"] == "tool")
+                && payload["messageId"].is_string() == expected["payload"]["messageId"].is_string()
+        };
         let given = match self.clients.get_mut(conn) {
-            Some(client) => client.event(&name, PATIENCE).await,
+            Some(client) => client.take(PATIENCE, is_it).await,
             None => Err(anyhow::anyhow!("the connection is gone")),
         };
         let outcome = match given {
             Err(why) => Outcome::Failed(format!("no `{name}`: {why:#}")),
-            Ok(given) => {
+            Ok(mut given) => {
+                if expected["payload"]["state"] == "aborted" {
+                    // How far the run had come by then is a matter of time.
+                    given["payload"]["seq"] = expected["payload"]["seq"].clone();
+                }
                 self.known.difference(&expected, &given).map_or(Outcome::Passed, Outcome::Failed)
             }
         };
         self.outcomes[index] = Some(outcome);
         Ok(())
+    }
+
+    /// The text of a run so far. One of ours stands for as many recorded ones as say less.
+    async fn delta(&mut self, conn: &str, expected: &Value) -> Outcome {
+        let text = |frame: &Value| {
+            let text = &frame["payload"]["message"]["content"][0]["text"];
+            text.as_str().unwrap_or_default().to_owned()
+        };
+        let run = self.known.translate(&expected["payload"]["runId"]);
+        let wanted = text(expected);
+        let is_it = |frame: &Value| {
+            let payload = &frame["payload"];
+            let is_said = payload["message"].is_object() && text(frame).starts_with(&wanted);
+            frame["event"] == "chat" && payload["runId"] == run && is_said
+        };
+        let Some(client) = self.clients.get_mut(conn) else {
+            return Outcome::Failed("the connection is gone".to_owned());
+        };
+        match client.see(PATIENCE, is_it).await {
+            Err(why) => Outcome::Failed(format!("nobody said `{wanted}`: {why:#}")),
+            Ok(mut given) => {
+                if text(&given) != wanted {
+                    // A later one, which says more.
+                    given["payload"]["seq"] = expected["payload"]["seq"].clone();
+                }
+                let content = &expected["payload"]["message"]["content"];
+                given["payload"]["message"]["content"] = content.clone();
+                if given["payload"]["state"] != "delta" {
+                    // The end came before the pause was over.
+                    return Outcome::Passed;
+                }
+                self.known.difference(expected, &given).map_or(Outcome::Passed, Outcome::Failed)
+            }
+        }
     }
 
     async fn closed(&mut self, index: usize, conn: &str) -> Result<()> {

@@ -26,8 +26,11 @@ fn asked() -> (Stage, ModelServer, String) {
     std::fs::create_dir_all(stage.home.path(".openclaw/workspace")).unwrap();
     let mut message = request("main", "touch it");
     message.approvals = Approvals::FollowUp;
-    assert_eq!(done(stage.send(message)), "I wait");
+    // What it says to the question is kept, and not told beside it.
+    assert_eq!(done(stage.send(message)), "");
     let transcript = stage.transcript("main");
+    let last = &transcript.last().unwrap()["message"];
+    assert_eq!(last["content"][0]["text"], "I wait");
     let details = results(&transcript)[0]["details"].clone();
     assert_eq!(details["status"], "approval-pending", "{details}");
     assert_eq!(results(&transcript)[0]["isError"], false);

@@ -284,7 +284,7 @@ impl Chat<'_> {
         let mut result =
             json!({ "runId": run, "sessionKey": self.session, "tools": screen.tools() });
         match ended {
-            Ended::Done { text, usage } => {
+            Ended::Done { text, usage, .. } => {
                 result["status"] = json!("ok");
                 result["text"] = json!(text);
                 result["usage"] = json!({

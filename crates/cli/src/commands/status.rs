@@ -58,7 +58,8 @@ pub(super) fn url(record: &Record) -> String {
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         ip => ip,
     };
-    format!("http://{}", SocketAddr::new(ip, address.port()))
+    let scheme = if process::speaks_tls(*address, PROBE) { "https" } else { "http" };
+    format!("{scheme}://{}", SocketAddr::new(ip, address.port()))
 }
 
 /// Everything that was found out.

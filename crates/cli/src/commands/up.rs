@@ -69,7 +69,7 @@ pub(crate) fn run(args: &UpArgs, output: &Output) -> Result<Outcome, CommandErro
         first,
         token: match listen.secret {
             Secret::Token(token) => token,
-            Secret::Password(_) | Secret::None => None,
+            Secret::Password(_) | Secret::Proxy(_) | Secret::None => None,
         },
         log: place.log(),
         store,
@@ -140,11 +140,11 @@ fn decide(args: &UpArgs, around: &Surroundings, store: &Store) -> Result<Listen,
     let said = Said {
         port: args.port,
         port_variable: around.variable("OPENCLAW_GATEWAY_PORT"),
-        bind: None,
         tailnet: machine::tailnet_address(),
         token_variable: around.variable("OPENCLAW_GATEWAY_TOKEN"),
         password_variable: around.variable("OPENCLAW_GATEWAY_PASSWORD"),
         unconfigured: unconfigured(store),
+        ..Said::default()
     };
     listen::decide(&store.loaded.config, &said)
         .map_err(|refused| CommandError::Question { what: refused.to_string() })

@@ -208,7 +208,7 @@ fn no_reason_brings_a_word_of_the_command_into_the_record() {
 
 #[test]
 fn the_setting_that_decided_stays_in_the_record() {
-    let always = AskReason::Always { by: Source::BuiltIn("tools.exec.ask".into()) };
+    let always = AskReason::Always { by: Source::BuiltIn("tools.exec.ask") };
     let text = always.to_string();
     let reason = Reason::of(&[Piece::Quoting(&text)], [SENT]);
     assert_eq!(reason.as_str(), text);

@@ -230,7 +230,7 @@ pub enum Piece<'a> {
 /// they were sent would miss them. If a private text has backticks itself, nobody can tell where a quotation ends, so all
 /// between the first and the last of them goes, and all after the first if one has no partner: it may be cut.
 fn hide_quoted(text: &str, private: &[&str]) -> String {
-    let is_whole = text.matches('`').count() % 2 == 0;
+    let is_whole = text.matches('`').count().is_multiple_of(2);
     if !is_whole || private.iter().any(|word| word.contains('`')) {
         let Some((before, rest)) = text.split_once('`') else { return text.to_owned() };
         let after = rest.rsplit_once('`').filter(|_| is_whole).map_or("", |(_, after)| after);

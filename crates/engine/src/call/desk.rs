@@ -54,6 +54,17 @@ pub struct Who {
     pub client: Option<String>,
     /// The process that the agent runs in, if the door knows it: whatever it starts is no person.
     pub agent_process: Option<u32>,
+    pub record: RecordDoor,
+}
+
+/// Where a person set what a session's record holds (`execHost`, `elevatedLevel`, …).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RecordDoor {
+    /// At another door: the record may hold a call back, and lets nothing out.
+    #[default]
+    Another,
+    /// Here, where it takes the owner or `operator.admin` to set it: it counts as it says.
+    This,
 }
 
 impl Who {
@@ -85,6 +96,9 @@ impl std::fmt::Debug for ToolRequest<'_> {
 pub trait Watch {
     /// The command wrote this. Must not block for long: the command then blocks too.
     fn output(&mut self, bytes: &[u8]);
+
+    /// A command is about to begin in this directory.
+    fn begun(&mut self, _cwd: &str) {}
 
     /// A person is asked first. Said once; the call waits meanwhile.
     fn asked(&mut self, _pending: &Pending) {}

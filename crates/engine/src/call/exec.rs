@@ -24,7 +24,7 @@ use clawpen_wire::supervisor::{
 };
 use serde_json::json;
 
-use super::desk::{ToolRequest, Turn, Watch, Who};
+use super::desk::{RecordDoor, ToolRequest, Turn, Watch, Who};
 use super::failure::ToolCallError;
 use super::runs::Run;
 use super::stop::{Bell, Rung, Stop};
@@ -73,7 +73,10 @@ pub(super) fn run(turn: &Turn<'_>, request: &mut ToolRequest<'_>) -> Result<Answ
             wishes: call.aim.wishes,
             elevation: &elevation,
             overrides: &call.env,
-            door: DoorSandbox::Always,
+            door: match turn.who.record {
+                RecordDoor::Another => DoorSandbox::Always,
+                RecordDoor::This => DoorSandbox::UnlessSet,
+            },
         },
     };
     let answer = exec_question::ask_about(turn.store, explanation, &question)
@@ -117,7 +120,8 @@ pub(super) fn with_changes(reason: String, changes: &[String]) -> String {
 }
 
 /// Whether the call leaves the sandbox because a person let its session out. The door says who speaks; what the caller
-/// says of itself opens nothing. What a session's record says was set at another door: it may hold back, not let out.
+/// says of itself opens nothing. What a session's record says may hold back, and lets out only at the door where it
+/// was set.
 pub(super) fn elevation(
     (store, prepared): (&Store, &Prepared),
     who: &Who,
@@ -131,9 +135,12 @@ pub(super) fn elevation(
         .and_then(|key| session_store::elevated_level(std::path::Path::new(&record), key));
     let gates = elevated::decide(config, session.agent(), who.provider, &who.sender);
     let configured = ChosenLevel::resolve(config, None, None);
-    let chosen = match stored {
-        Some(level) if level < configured.level => ChosenLevel::resolve(config, stored, None),
-        Some(_) | None => configured,
+    let chosen = match (stored, who.record) {
+        (Some(_), RecordDoor::This) => ChosenLevel::resolve(config, stored, None),
+        (Some(level), RecordDoor::Another) if level < configured.level => {
+            ChosenLevel::resolve(config, stored, None)
+        }
+        (Some(_) | None, _) => configured,
     };
     level::decide(&gates, &chosen, wish)
 }
@@ -231,6 +238,7 @@ fn in_sandbox(
         let channel =
             open.sandbox().channel().map_err(ToolCallError::sandbox("reach the sandbox"))?;
         let running = Running { turn, call, planned: &planned };
+        request.watch.begun(&planned.cwd);
         match (planned.timing.wait, identity) {
             (Some(wait), Some(identity)) => {
                 running.in_background(channel, (wait, identity), (request, tally))

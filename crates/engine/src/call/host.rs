@@ -15,7 +15,7 @@ use clawpen_rules::tools::exec::{self as rules, Background, Ended, Times};
 use serde_json::json;
 
 use super::ask::{self, Attending};
-use super::desk::{ToolRequest, Turn};
+use super::desk::{RecordDoor, ToolRequest, Turn};
 use super::exec::with_changes;
 use super::failure::ToolCallError;
 use crate::broker::Id;
@@ -54,9 +54,10 @@ pub(super) fn run(
     };
     let times = Times::resolve(turn.config(), turn.agent());
     let timeout = rules::decide_timing(call, &times, Background::Closed).timeout;
-    let warnings = warnings(call, host);
+    let warnings = warnings(turn, call, host);
     let prompt = ask::prompt_on_host(turn, call, (&answer, host));
     let cwd = answer.cwd.clone();
+    request.watch.begun(&cwd);
     let host_call = HostCall {
         question,
         asker: turn.asker(),
@@ -132,9 +133,14 @@ fn in_directory(
     Ok(exec_question::ask_about(turn.store, explanation, &question)?)
 }
 
-fn warnings(call: &ExecCall, host: &HostAnswer) -> Vec<String> {
+fn warnings(turn: &Turn<'_>, call: &ExecCall, host: &HostAnswer) -> Vec<String> {
+    // Where a session is set up, whoever sent its commands here knows; those of the policy come first.
+    let known = match turn.who.record {
+        RecordDoor::This => host.policy.warnings().len(),
+        RecordDoor::Another => 0,
+    };
     let mut warnings: Vec<String> =
-        host.warnings.iter().map(|text| format!("Warning: {text}")).collect();
+        host.warnings.iter().skip(known).map(|text| format!("Warning: {text}")).collect();
     if call.terminal == Terminal::Wanted {
         let text = "Warning: commands on the host get no terminal; `pty` was left out";
         warnings.push(text.to_owned());

@@ -8,7 +8,8 @@ use clawpen_rules::approval::resolver::{GatewayScope, Place, Resolver, Speaker};
 use clawpen_rules::directives::{self, Answer, Directive, ExecChange, Input, Verdict};
 use clawpen_rules::elevated;
 use clawpen_rules::elevated::level::Level;
-use clawpen_rules::exec_host::{Ask, HostWish, Security};
+use clawpen_rules::exec_host::{Ask, Security};
+use clawpen_rules::session::entry::decide_host;
 use serde_json::{Value, json};
 
 use super::entry::SessionPlace;
@@ -78,7 +79,7 @@ impl Inner {
             Directive::Status => {
                 self.status(&request.who, place).map(|status| status_text(&status))
             }
-            Directive::Exec(change) => self.exec(place, change),
+            Directive::Exec(change) => self.exec(&request, place, change),
             Directive::Elevated(level) => self.elevated(&request, place, level),
             Directive::Approve { id, answer } => self.approve(&request, &id, answer),
         };
@@ -115,10 +116,18 @@ impl Inner {
         self.renew(place).map_err(|error| chain(&error))
     }
 
-    fn exec(&self, place: &SessionPlace, change: ExecChange) -> Result<String, String> {
+    fn exec(
+        &self,
+        request: &Request,
+        place: &SessionPlace,
+        change: ExecChange,
+    ) -> Result<String, String> {
+        let placement = self.desk.look(&request.who, |view| view.explanation.placement.clone());
+        let placement = placement.map_err(|error| error.for_model())?;
+        let host = change.host.map(|host| decide_host(host.as_str(), &placement));
         let set = self.change_entry(place, |entry| {
             let words = [
-                ("execHost", change.host.map(HostWish::as_str)),
+                ("execHost", host),
                 ("execSecurity", change.security.map(Security::as_str)),
                 ("execAsk", change.ask.map(Ask::as_str)),
             ];

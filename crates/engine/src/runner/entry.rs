@@ -103,19 +103,19 @@ impl Inner {
     }
 }
 
-/// Adds up what a run took.
-pub(super) fn count(entry: &mut Entry, usage: Usage, last: Usage) {
-    let mut add = |key: &str, more: u64| {
-        let before = entry.get(key).and_then(Value::as_u64).unwrap_or_default();
-        entry.insert(key.to_owned(), json!(before.saturating_add(more)));
-    };
-    add("inputTokens", usage.input);
-    add("outputTokens", usage.output);
-    add("cacheRead", usage.cache_read);
-    add("cacheWrite", usage.cache_write);
-    // What the talk is long now.
-    if last != Usage::default() {
-        entry.insert("totalTokens".to_owned(), json!(last.total()));
-        entry.insert("totalTokensFresh".to_owned(), json!(true));
+/// Notes what the last run took, and how long the talk is now. A run without an answer leaves what was known.
+pub(super) fn count(entry: &mut Entry, (usage, last): (Usage, Usage), dollars: f64) {
+    if last == Usage::default() {
+        return;
     }
+    let mut set = |key: &str, value: Value| entry.insert(key.to_owned(), value);
+    set("inputTokens", json!(usage.input));
+    set("outputTokens", json!(usage.output));
+    set("cacheRead", json!(usage.cache_read));
+    set("cacheWrite", json!(usage.cache_write));
+    set("estimatedCostUsd", json!(dollars));
+    // What the model was shown; what it said to that comes on top the next time.
+    let shown = last.input.saturating_add(last.cache_read).saturating_add(last.cache_write);
+    set("totalTokens", json!(shown));
+    set("totalTokensFresh", json!(true));
 }

@@ -10,6 +10,9 @@ use crate::models::talk::{Part, Success, Usage};
 /// Hears what runs tell. Called from their threads, one event of a run after the other; must not block for long.
 pub trait Listener: Send + Sync {
     fn event(&self, event: RunEvent);
+
+    /// A message now stands in the transcript of a session, under this id.
+    fn kept(&self, _session: &str, _id: &str, _message: &Value) {}
 }
 
 /// Something happened in a run.
@@ -41,10 +44,14 @@ pub enum What {
         call: String,
         tool: String,
         tail: String,
+        /// Where and since when it runs.
+        details: Value,
     },
     ToolEnded {
         call: String,
         tool: String,
+        /// The call in a few words, for people.
+        label: Option<String>,
         success: Success,
         content: Vec<Part>,
         details: Value,
@@ -59,10 +66,11 @@ pub enum What {
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ended {
-    /// All text of the run, and what it took.
+    /// All text of the run, and what it took; the last answer also by itself.
     Done {
         text: String,
         usage: Usage,
+        last: Usage,
     },
     /// A directive was carried out, or refused; no model was asked.
     Replied {
@@ -133,6 +141,11 @@ impl Emitter {
         };
         *next += 1;
         self.0.listener.event(event);
+    }
+
+    /// Tells that a message was kept.
+    pub(super) fn kept(&self, id: &str, message: &Value) {
+        self.0.listener.kept(&self.0.session, id, message);
     }
 
     /// Whether it is time to show what a command wrote: not more often than people can see.

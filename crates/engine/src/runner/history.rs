@@ -34,6 +34,24 @@ pub(super) fn load(lines: Vec<Line>) -> Vec<Kept> {
     kept
 }
 
+/// What the last answer took that said so.
+pub(super) fn last_usage(lines: &[Line]) -> Option<Usage> {
+    let usage = lines.iter().rev().filter_map(|line| match &line.body {
+        Body::Message(message) => message.get("usage"),
+        Body::Compaction { .. } | Body::Other => None,
+    });
+    let usage = usage.map(|usage| {
+        let number = |key: &str| usage[key].as_u64().unwrap_or_default();
+        Usage {
+            input: number("input"),
+            output: number("output"),
+            cache_read: number("cacheRead"),
+            cache_write: number("cacheWrite"),
+        }
+    });
+    usage.into_iter().find(|usage| *usage != Usage::default())
+}
+
 pub(super) fn summed_up(summary: &str) -> Said {
     Said::User(vec![Part::Text(format!("[What was said before, summed up]\n{summary}"))])
 }
@@ -188,8 +206,13 @@ fn blocks(parts: &[Part]) -> Vec<Value> {
     parts.iter().map(block).collect()
 }
 
-pub(super) fn user_line(parts: &[Part], now: Timestamp) -> Value {
-    json!({ "role": "user", "content": blocks(parts), "timestamp": now.as_millis() })
+pub(super) fn user_line(parts: &[Part], label: Option<&str>, now: Timestamp) -> Value {
+    let mut line =
+        json!({ "role": "user", "content": blocks(parts), "timestamp": now.as_millis() });
+    if let Some(label) = label {
+        line["senderLabel"] = json!(label);
+    }
+    line
 }
 
 pub(super) fn assistant_line(turn: &Turn, model: &Model, now: Timestamp) -> Value {
@@ -227,17 +250,23 @@ pub(super) fn assistant_line(turn: &Turn, model: &Model, now: Timestamp) -> Valu
     line
 }
 
-fn usage(usage: Usage, model: &Model) -> Value {
+/// What tokens cost by the config's prices: read, written, from the cache, into it.
+pub(super) fn dollars(usage: Usage, model: &Model) -> [f64; 4] {
     let Usage { input, output, cache_read, cache_write } = usage;
     // Dollars and tokens are small enough for a float.
     #[expect(clippy::cast_precision_loss, reason = "a price for people")]
     let price = |tokens: u64, million: f64| tokens as f64 * million / 1e6;
-    let cost = [
+    [
         price(input, model.cost.input),
         price(output, model.cost.output),
         price(cache_read, model.cost.cache_read),
         price(cache_write, model.cost.cache_write),
-    ];
+    ]
+}
+
+fn usage(usage: Usage, model: &Model) -> Value {
+    let Usage { input, output, cache_read, cache_write } = usage;
+    let cost = dollars(usage, model);
     json!({
         "input": input,
         "output": output,
@@ -276,7 +305,8 @@ pub(super) fn cut_line(text: &str, model: &Model, cut: &Cut<'_>, now: Timestamp)
         Cut::Aborted { run, origin } => {
             line["provider"] = json!("openclaw");
             line["model"] = json!("gateway-injected");
-            line["stopReason"] = json!("aborted");
+            line["api"] = json!("openai-responses");
+            line["stopReason"] = json!("stop");
             line["idempotencyKey"] = json!(format!("{run}:assistant"));
             line["openclawAbort"] = json!({ "aborted": true, "origin": origin, "runId": run });
         }

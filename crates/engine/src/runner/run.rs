@@ -95,8 +95,26 @@ struct Progress {
     usage: Usage,
     /// Of the last answer.
     last: Usage,
+    /// Of the last answer before this run.
+    before: Option<Usage>,
+    /// Dollars, by the config's prices.
+    cost: f64,
     compactions: u64,
+    /// It was told that the run has begun.
+    has_begun: bool,
+    /// What the model was told at the start, in numbers.
+    report: Option<Value>,
+    voice: Voice,
     kept: Vec<Kept>,
+}
+
+/// Whether what the model says is told as it comes. What it says to a question that people were just asked would only
+/// stand beside the question: it is kept, and told nobody.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Voice {
+    #[default]
+    Heard,
+    Unheard,
 }
 
 impl Inner {
@@ -108,13 +126,18 @@ impl Inner {
         place: &SessionPlace,
         emitter: &Emitter,
     ) -> Ended {
-        emitter.emit(What::Started);
         let begun = now();
         let mut progress = Progress::default();
         let done = self.run(active, (&request, task), place, (emitter, &mut progress));
+        if !progress.has_begun {
+            emitter.emit(What::Started);
+        }
         let (ended, status) = match done {
             Ok(Some(reply)) => (Ended::Replied { text: reply }, "done"),
-            Ok(None) => (Ended::Done { text: progress.text, usage: progress.usage }, "done"),
+            Ok(None) => {
+                let (usage, last) = (progress.usage, progress.last);
+                (Ended::Done { text: progress.text, usage, last }, "done")
+            }
             Err(_) if active.is_aborted() => {
                 let why = active.why();
                 let status = if why == super::AbortReason::Timeout { "timeout" } else { "killed" };
@@ -122,7 +145,13 @@ impl Inner {
             }
             Err(error) => (Ended::Failed { error: chain(&error) }, "failed"),
         };
-        let (usage, last, compactions) = (progress.usage, progress.last, progress.compactions);
+        let compactions = progress.compactions;
+        // Of a run without an answer nothing is known; the talk is as long as it was.
+        let (usage, last) = match progress.before {
+            Some(before) if progress.last == Usage::default() => (before, before),
+            Some(_) | None => (progress.usage, progress.last),
+        };
+        let (cost, report) = (progress.cost, progress.report);
         let noted = self.change_entry(place, |entry| {
             let end = now();
             entry.insert("status".to_owned(), json!(status));
@@ -131,9 +160,18 @@ impl Inner {
             entry.insert("runtimeMs".to_owned(), json!(time));
             entry
                 .insert("abortedLastRun".to_owned(), json!(matches!(status, "killed" | "timeout")));
-            entry::count(entry, usage, last);
-            let before = entry.get("compactionCount").and_then(Value::as_u64).unwrap_or_default();
-            entry.insert("compactionCount".to_owned(), json!(before.saturating_add(compactions)));
+            entry::count(entry, (usage, last), cost);
+            if let Some(report) = report {
+                entry.insert("systemPromptReport".to_owned(), report);
+                // No skill is shown to a model here.
+                let none = json!({ "prompt": "", "skills": [] });
+                entry.insert("skillsSnapshot".to_owned(), none);
+            }
+            if compactions > 0 {
+                let before = entry.get("compactionCount").and_then(Value::as_u64);
+                let all = before.unwrap_or_default().saturating_add(compactions);
+                entry.insert("compactionCount".to_owned(), json!(all));
+            }
         });
         match (noted, ended) {
             (Ok(()), ended) | (Err(_), ended @ (Ended::Failed { .. } | Ended::Aborted { .. })) => {
@@ -154,6 +192,9 @@ impl Inner {
     ) -> Result<Option<String>, RunError> {
         let models = self.models(request, place)?;
         let entry = self.begin(request, place, &models.first.model)?;
+        // Whoever is told finds an entry that says so.
+        emitter.emit(What::Started);
+        progress.has_begun = true;
         let id = entry::session_id(&entry).unwrap_or_default();
         let path = place.sessions.transcript(id).ok_or(RunError::NoTranscript)?;
         let lock = path.with_extension("run.clawpen-lock");
@@ -164,17 +205,24 @@ impl Inner {
             .desk
             .look(&request.who, |view| view.explanation.runtime.layout.workdir().to_owned())?;
         let transcript = Transcript::of(&place.sessions, id, &cwd).ok_or(RunError::NoTranscript)?;
-        progress.kept = history::load(transcript.lines()?);
+        let lines = transcript.lines()?;
+        progress.before = history::last_usage(&lines);
+        progress.kept = history::load(lines);
         if task == Task::Message {
             let parts = self.message(request, &models.first.model)?;
-            let line = transcript.message(&history::user_line(&parts, now()), now())?;
-            progress.kept.push(Kept { id: line, said: Said::User(parts) });
+            // What a client calls itself; people see whose message it was.
+            let label = request.who.client.as_deref().filter(|_| request.origin == Origin::Person);
+            let line = history::user_line(&parts, label, now());
+            let id = transcript.message(&line, now())?;
+            emitter.kept(&id, &line);
+            progress.kept.push(Kept { id, said: Said::User(parts) });
         }
         // Before any model is asked, also for a summary: what it is told of its sandbox is so.
         let names = if place.is_sub_agent { SUB_AGENT_FILES } else { FILES };
         let files = self.desk.enter(&request.who, names, FILE_BYTES)?;
         let told = |view: &SessionView<'_>| told(view, &files, &entry);
         let (system, tools) = self.desk.look(&request.who, told)?;
+        progress.report = Some(report(&system, &tools, &files));
         let emitter = emitter.clone();
         let run =
             Run { inner: self, active, request, place, emitter, models, transcript, system, tools };
@@ -221,7 +269,14 @@ impl Inner {
                 set("lastChannel", json!(provider));
                 set("deliveryContext", json!({ "channel": provider }));
             }
+            if request.origin == Origin::Person && !provider.is_empty() {
+                let origin =
+                    json!({ "provider": provider, "surface": provider, "chatType": "direct" });
+                entry.insert("origin".to_owned(), origin);
+            }
+            entry.insert("abortedLastRun".to_owned(), json!(false));
             entry.remove("endedAt");
+            entry.remove("runtimeMs");
             entry.clone()
         })?;
         Ok(entry)
@@ -247,6 +302,19 @@ impl Inner {
         }
         Ok(std::iter::once(Part::Text(text)).chain(images).collect())
     }
+}
+
+/// How much a model is told before anybody speaks. Short: the entry is written with every turn.
+fn report(system: &str, tools: &[Tool], files: &[(String, String)]) -> Value {
+    let length = |text: &str| text.chars().count();
+    let of_files: usize = files.iter().map(|(_, text)| length(text)).sum();
+    let schemas: usize = tools.iter().map(|tool| length(&tool.schema.to_string())).sum();
+    json!({
+        "source": "run",
+        "generatedAt": now().as_millis(),
+        "systemPrompt": { "chars": length(system), "projectContextChars": of_files },
+        "tools": { "count": tools.len(), "schemaChars": schemas },
+    })
 }
 
 /// An attachment as a model sees it, if it does.
@@ -287,11 +355,7 @@ fn told(view: &SessionView<'_>, files: &[(String, String)], entry: &Entry) -> (S
         today: today.split('T').next().unwrap_or_default(),
         files,
         spawned: text("spawnedBy").map_or(Spawned::No, Spawned::By),
-        commands: Commands::resolve(
-            &view.store.loaded.config,
-            view.explanation.session.agent(),
-            text("execHost"),
-        ),
+        commands: Commands::resolve(&view.store.loaded.config, view.explanation, text("execHost")),
     });
     (system, tools)
 }
@@ -309,16 +373,21 @@ impl Run<'_> {
             };
             progress.usage = progress.usage.plus(turn.usage);
             progress.last = turn.usage;
+            progress.cost += history::dollars(turn.usage, model).iter().sum::<f64>();
             let calls: Vec<Call> = turn.calls().cloned().collect();
             let line = history::assistant_line(&turn, model, now());
-            let id = self.transcript.message(&line, now())?;
+            let id = self.keep(&line)?;
             progress.kept.push(Kept { id, said: Said::Assistant(turn.pieces) });
             if calls.is_empty() {
                 return Ok(());
             }
+            progress.voice = Voice::Heard;
             for done in self.carry_out(&calls) {
+                if done.details["status"] == "approval-pending" {
+                    progress.voice = Voice::Unheard;
+                }
                 let line = history::result_line(&done.result, &done.details, now());
-                let id = self.transcript.message(&line, now())?;
+                let id = self.keep(&line)?;
                 progress.kept.push(Kept { id, said: Said::Result(done.result) });
             }
             if self.active.is_aborted() {
@@ -338,8 +407,10 @@ impl Run<'_> {
         let mut failure = None;
         for candidate in std::iter::once(&self.models.first).chain(&self.models.others) {
             let mut said = String::new();
-            let asked = self.stream(candidate, &talk, &mut said);
-            progress.text.push_str(&said);
+            let asked = self.stream(candidate, &talk, (&mut said, progress.voice));
+            if progress.voice == Voice::Heard {
+                progress.text.push_str(&said);
+            }
             let error = match asked {
                 Ok(turn) => return Ok((turn, &candidate.model)),
                 Err(error) => error,
@@ -363,14 +434,17 @@ impl Run<'_> {
         &self,
         candidate: &Candidate,
         talk: &Talk,
-        said: &mut String,
+        (said, voice): (&mut String, Voice),
     ) -> Result<Turn, RunError> {
-        let mut on = |delta: Delta| match delta {
-            Delta::Text(text) => {
+        let mut on = |delta: Delta| match (delta, voice) {
+            (Delta::Text(text), voice) => {
                 said.push_str(&text);
-                self.emitter.emit(What::Text(text));
+                if voice == Voice::Heard {
+                    self.emitter.emit(What::Text(text));
+                }
             }
-            Delta::Thinking(text) => self.emitter.emit(What::Thinking(text)),
+            (Delta::Thinking(text), Voice::Heard) => self.emitter.emit(What::Thinking(text)),
+            (Delta::Thinking(_), Voice::Unheard) => {}
         };
         self.inner.handle.block_on(async {
             tokio::select! {
@@ -393,8 +467,15 @@ impl Run<'_> {
         } else {
             Cut::Failed { error: &error }
         };
-        self.transcript.message(&history::cut_line(said, model, &cut, now()), now())?;
+        self.keep(&history::cut_line(said, model, &cut, now()))?;
         Ok(())
+    }
+
+    /// Adds a message to the transcript and tells so; gives its id.
+    fn keep(&self, line: &Value) -> Result<String, RunError> {
+        let id = self.transcript.message(line, now())?;
+        self.emitter.kept(&id, line);
+        Ok(id)
     }
 
     fn compact_now(&self, progress: &mut Progress) -> Result<String, RunError> {

@@ -9,6 +9,7 @@ use base64::Engine as _;
 use clawpen_rules::compaction;
 use clawpen_rules::directives::Authority;
 use clawpen_rules::models::{Images, Model};
+use clawpen_rules::tools::label;
 use clawpen_rules::tools::output::{TAIL, Tail};
 use clawpen_rules::tools::sessions::SessionTool;
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ use super::events::{Emitter, What};
 use super::run::Run;
 use super::session_tools::nobody;
 use super::{Active, Approvals, Inner, Origin, Request, Runner};
-use crate::call::{Pending, ToolCallError, ToolRequest, Watch, Who};
+use crate::call::{Pending, RecordDoor, ToolCallError, ToolRequest, Watch, Who};
 use crate::models::talk::{Call, Part, Success, ToolResult};
 use crate::tools::{Answer, Block};
 
@@ -56,6 +57,10 @@ impl Run<'_> {
         let done = self.carried_out(call);
         let Done { result, details } = &done;
         self.emitter.emit(What::ToolEnded {
+            label: call.arguments["command"]
+                .as_str()
+                .filter(|_| tool == "exec")
+                .map(label::of_command),
             call: id,
             tool,
             success: result.success,
@@ -93,7 +98,8 @@ impl Run<'_> {
         let work = Work {
             inner: Arc::clone(self.inner),
             active: Arc::clone(self.active),
-            who: self.request.who.clone(),
+            // What a person has set on the session was set here: it takes the owner, or `operator.admin`.
+            who: Who { record: RecordDoor::This, ..self.request.who.clone() },
             approvals: self.request.approvals,
             session: self.place.key.clone(),
             call: call.clone(),
@@ -106,7 +112,7 @@ impl Run<'_> {
         }
         match first.recv() {
             Ok(First::Done(done)) => *done,
-            Ok(First::Asked(pending)) => waits(call, &pending),
+            Ok(First::Asked(pending, cwd)) => waits(call, &pending, &cwd),
             Err(_gone) => gone(),
         }
     }
@@ -119,7 +125,8 @@ impl Run<'_> {
 /// What comes first of a call: its end, or that a person is asked.
 enum First {
     Done(Box<Done>),
-    Asked(Pending),
+    /// A person is asked, about a command in this directory.
+    Asked(Pending, String),
 }
 
 /// A call with all it needs to go on by itself.
@@ -136,14 +143,30 @@ struct Work {
 
 impl Work {
     fn run(self, tell: Sender<First>) {
-        let mut watch = Shown { work: &self, tell: &tell, asked: None, tail: Vec::new() };
+        let (number, stop) = match self.active.open_stop() {
+            Ok(opened) => opened,
+            Err(error) => {
+                let what = format!("the call cannot be watched: {error}");
+                let _there = tell.send(First::Done(Box::new(failed(&self.call, what, "internal"))));
+                return;
+            }
+        };
+        let mut watch = Shown {
+            work: &self,
+            tell: &tell,
+            asked: None,
+            tail: Vec::new(),
+            begun: (super::now().as_millis(), String::new()),
+            number,
+        };
         let mut request = ToolRequest {
             tool: &self.call.name,
             arguments: &self.call.arguments,
-            stop: &self.active.stop,
+            stop: &stop,
             watch: &mut watch,
         };
         let called = self.inner.desk.call(&self.who, &mut request);
+        self.active.let_go(number);
         if let Some(id) = watch.asked.take() {
             self.follow_up(&id, called);
             return;
@@ -192,11 +215,14 @@ impl Work {
 }
 
 /// A call that waits for a person, as the model sees it.
-fn waits(call: &Call, pending: &Pending) -> Done {
+fn waits(call: &Call, pending: &Pending, cwd: &str) -> Done {
     let slug: String = pending.id.chars().take(8).collect();
+    let command = call.arguments["command"].as_str().unwrap_or_default();
     let text = format!(
-        "A person must agree to this command first; it has not run. Whoever may answer writes /approve {slug} allow-once, \
-         allow-always or deny. What comes of it is told in a later message; do not call it again meanwhile."
+        "A person must agree first (id {slug}, full {}); this has not run.\nHost: gateway\nCWD: {cwd}\nCommand:\n\
+         ```sh\n{command}\n```\nWhoever may answer writes /approve {slug} allow-once, allow-always or deny. What comes \
+         of it is told in a later message; do not call it again meanwhile.",
+        pending.id
     );
     let expires =
         super::now().as_millis() + u64::try_from(pending.timeout.as_millis()).unwrap_or(u64::MAX);
@@ -207,7 +233,7 @@ fn waits(call: &Call, pending: &Pending) -> Done {
         "expiresAtMs": expires,
         "host": "gateway",
         "command": call.arguments["command"],
-        "cwd": call.arguments["workdir"],
+        "cwd": cwd,
     });
     let (id, tool) = (call.id.clone(), call.name.clone());
     let content = vec![Part::Text(text)];
@@ -251,9 +277,17 @@ struct Shown<'a> {
     /// The approval that the run did not wait for.
     asked: Option<String>,
     tail: Vec<u8>,
+    /// When the command began, and where.
+    begun: (u64, String),
+    /// What the run's end ends the call by.
+    number: u64,
 }
 
 impl Watch for Shown<'_> {
+    fn begun(&mut self, cwd: &str) {
+        self.begun = (super::now().as_millis(), cwd.to_owned());
+    }
+
     fn output(&mut self, bytes: &[u8]) {
         // The run is told in another way what came of it.
         if self.asked.is_some() {
@@ -265,10 +299,15 @@ impl Watch for Shown<'_> {
         if self.work.emitter.may_show_output() {
             let mut tail = Tail::new(TAIL);
             tail.push(&self.tail);
+            let tail = tail.finish().0;
+            let (started, cwd) = &self.begun;
+            let details =
+                json!({ "status": "running", "startedAt": started, "cwd": cwd, "tail": tail });
             self.work.emitter.emit(What::ToolOutput {
                 call: self.work.call.id.clone(),
                 tool: self.work.call.name.clone(),
-                tail: tail.finish().0,
+                tail,
+                details,
             });
         }
     }
@@ -278,7 +317,9 @@ impl Watch for Shown<'_> {
             Approvals::Wait => {}
             Approvals::FollowUp => {
                 self.asked = Some(pending.id.clone());
-                let _there = self.tell.send(First::Asked(pending.clone()));
+                // A question that people were asked stays theirs to answer, whatever becomes of the run.
+                self.work.active.let_go(self.number);
+                let _there = self.tell.send(First::Asked(pending.clone(), self.begun.1.clone()));
             }
         }
     }

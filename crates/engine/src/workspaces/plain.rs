@@ -179,7 +179,8 @@ pub(super) fn make_directory(
 /// anything into such a one.
 fn is_fresh(directory: BorrowedFd<'_>) -> io::Result<bool> {
     let found = beneath::stat(directory)?;
-    let is_ours = found.uid == rustix::process::geteuid().as_raw() && found.mode & 0o077 == 0;
+    let is_closed = found.mode & 0o777 == 0o700;
+    let is_ours = found.uid == rustix::process::geteuid().as_raw() && is_closed;
     let mut is_empty = true;
     beneath::list(directory, &mut |_| {
         is_empty = false;
@@ -250,7 +251,9 @@ mod tests {
         let check = |mode: u32, entry: Option<&str>, expected: bool| {
             let directory = tempfile::tempdir_in(place.path()).unwrap();
             let path = directory.path();
-            entry.map(|name| std::fs::write(path.join(name), "").unwrap());
+            if let Some(name) = entry {
+                std::fs::write(path.join(name), "").unwrap();
+            }
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
             let opened = beneath::open_root(path).unwrap();
             assert_eq!(is_fresh(opened.as_fd()).unwrap(), expected, "{mode:o} {entry:?}");

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use clawpen_engine::call::{Job, Stop, ToolCallError, ToolRequest, Watch, Who};
+use clawpen_engine::call::{Job, RecordDoor, Stop, ToolCallError, ToolRequest, Watch, Who};
 use clawpen_rules::elevated::Sender;
 use rmcp::ServerHandler;
 use rmcp::model::{
@@ -68,6 +68,7 @@ impl Server {
             sender: Sender { id: Some(self.settings.caller.clone()), ..Sender::default() },
             client: Some(label(client.as_deref().unwrap_or_default())),
             agent_process: self.settings.agent_process,
+            record: RecordDoor::Another,
         }
     }
 

@@ -207,7 +207,11 @@ fn find(shared: &Shared, wanted: &str) -> Result<(String, Open), ErrorShape> {
     let is_exact = approval.id.as_str() == wanted;
     let since = approval.answered.as_ref().map(|at| now_ms().saturating_sub(at.wall.as_millis()));
     let is_fresh = since.is_none_or(|since| since <= KEPT_MS);
-    if is_exact && is_fresh { Ok((wanted.to_owned(), Open::of(&approval))) } else { Err(gone()) }
+    if is_exact && is_fresh {
+        Ok((wanted.to_owned(), Open::of(shared, &approval)))
+    } else {
+        Err(gone())
+    }
 }
 
 async fn wait(shared: &Arc<Shared>, id: &str) -> Result<Option<Word>, ErrorShape> {
@@ -304,7 +308,7 @@ pub(crate) fn list(shared: &Shared) -> Result<Value, ErrorShape> {
     let pending = pending.map_err(|error| unavailable(&error))?;
     let shown = pending.iter().map(|approval| {
         let known = told.get(approval.id.as_str());
-        known.map_or_else(|| Open::of(approval).payload(), Open::payload)
+        known.map_or_else(|| Open::of(shared, approval).payload(), Open::payload)
     });
     Ok(Value::Array(shown.collect()))
 }

@@ -6,10 +6,12 @@
 mod transcript;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use clawpen_engine::approvals_file::now_ms;
 use clawpen_engine::config_file::Sound;
 use clawpen_engine::random;
+use clawpen_engine::runner::AbortReason;
 use clawpen_engine::session_entries::{ChangeError, Entry, Sessions};
 use clawpen_engine::state_file::StateFileError;
 use clawpen_rules::config::sandbox::{SandboxConfig, SandboxMode};
@@ -27,16 +29,16 @@ use crate::dispatch::Caller;
 use crate::hub::Turn;
 use crate::shared::{Shared, unavailable};
 
-pub(crate) use transcript::{Page, compact, history, messages, page, preview};
+pub(crate) use transcript::{Page, compact, displayed, history, messages, page, preview};
 
 /// What is meant by a key: the session, its name in the store, and the store.
-struct Meant {
-    session: Session,
-    key: String,
-    sessions: Sessions,
+pub(crate) struct Meant {
+    pub(crate) session: Session,
+    pub(crate) key: String,
+    pub(crate) sessions: Sessions,
 }
 
-fn meant(sound: &Sound, key: &str) -> Result<Meant, ErrorShape> {
+pub(crate) fn meant(sound: &Sound, key: &str) -> Result<Meant, ErrorShape> {
     let config = &sound.store.loaded.config;
     if SessionKey::parse(key).is_none() {
         return Err(ErrorShape::invalid("key required"));
@@ -52,7 +54,7 @@ impl Meant {
         self.sessions.path().to_string_lossy().into_owned()
     }
 
-    fn entry(&self) -> Result<Option<Entry>, ErrorShape> {
+    pub(crate) fn entry(&self) -> Result<Option<Entry>, ErrorShape> {
         let entries = self.sessions.read().map_err(|error| unavailable(&error))?;
         Ok(entries.get(&self.key).cloned())
     }
@@ -61,15 +63,77 @@ impl Meant {
 /// Tells those who follow sessions what became of one.
 fn tell(shared: &Shared, sound: &Sound, found: &Meant, reason: &str) {
     let mut payload = json!({ "sessionKey": found.key, "reason": reason, "ts": now_ms() });
-    if let Ok(Some(entry)) = found.entry() {
-        let row = row(sound, found.session.agent(), &found.key, &entry);
-        for (key, value) in row.as_object().into_iter().flatten().filter(|(key, _)| *key != "key") {
-            payload[key] = value.clone();
-        }
-        payload["session"] = row;
-    }
+    let entry = found.entry().ok().flatten();
+    let row = entry.map(|entry| row(sound, found.session.agent(), &found.key, &entry));
+    add_row(&mut payload, row.unwrap_or_default());
     shared.hub.tell("sessions.changed", &found.key, &payload);
 }
+
+/// Adds a session's row to an event, whole and each of its keys.
+pub(crate) fn add_row(payload: &mut Value, row: Value) {
+    if !row.is_object() {
+        return;
+    }
+    for (key, value) in row.as_object().into_iter().flatten().filter(|(key, _)| *key != "key") {
+        payload[key] = value.clone();
+    }
+    payload["session"] = row;
+}
+
+/// A session's row, and whether what tools give is shown in it. `null` if it cannot be read.
+pub(crate) fn shown(shared: &Shared, key: &str) -> (Value, bool) {
+    let looked = || {
+        let sound = shared.sound().ok()?;
+        let found = meant(&sound, key).ok()?;
+        let entry = found.entry().ok()??;
+        let shows_all = entry.get("verboseLevel").and_then(Value::as_str) == Some("full");
+        Some((row(&sound, found.session.agent(), &found.key, &entry), shows_all))
+    };
+    looked().unwrap_or_default()
+}
+
+/// How many messages a session has.
+pub(crate) fn count(shared: &Shared, key: &str) -> usize {
+    let looked = || {
+        let sound = shared.sound().ok()?;
+        let found = meant(&sound, key).ok()?;
+        let entry = found.entry().ok()??;
+        let id = entry.get("sessionId").and_then(Value::as_str)?;
+        found.sessions.messages(id).ok().map(|messages| messages.len())
+    };
+    looked().unwrap_or_default()
+}
+
+/// An answer of the gateway itself, in the shape of a model's.
+pub(crate) fn injected(text: &str) -> Value {
+    json!({
+        "role": "assistant",
+        "content": [{ "type": "text", "text": text }],
+        "timestamp": now_ms(),
+        "stopReason": "stop",
+        "usage": {
+            "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0,
+            "cost": { "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0 },
+        },
+        "api": "openai-responses",
+        "provider": "openclaw",
+        "model": "gateway-injected",
+    })
+}
+
+/// Ends what runs in a session before it is put aside: a run would write on into nothing.
+fn end_runs(shared: &Shared, key: &str) -> Result<(), ErrorShape> {
+    for run in shared.runner.abort(key, None, AbortReason::Rpc) {
+        if shared.runner.wait_blocking(&run, RUNS_END).is_none() {
+            let what = format!("Session {key} is still active; try again in a moment.");
+            return Err(ErrorShape::unavailable(what));
+        }
+    }
+    Ok(())
+}
+
+/// How long a run that is in the way has to end.
+const RUNS_END: Duration = Duration::from_secs(15);
 
 /// Begins or ends to tell a client of all sessions.
 pub(crate) fn subscribe(shared: &Shared, caller: &Caller, turn: Turn) -> Value {
@@ -442,6 +506,7 @@ const KEPT: &[&str] = &[
 pub(crate) fn reset(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
     let sound = shared.sound()?;
     let found = meant(&sound, text(params, "key"))?;
+    end_runs(shared, &found.key)?;
     let now = now_ms();
     let id = random::uuid();
     let file = found.sessions.transcript(&id);
@@ -496,6 +561,7 @@ pub(crate) fn delete(
         let what = format!("Cannot delete the main session ({}).", found.key);
         return Err(ErrorShape::invalid(what));
     }
+    end_runs(shared, &found.key)?;
     let removed: Option<Value> =
         found.sessions.change(|store| Ok(store.remove(&found.key))).map_err(change_error)?;
     let mut archived = Vec::new();

@@ -222,10 +222,10 @@ mod tests {
         Target { scheme: Scheme::Https, host: "api.example.com", port: 443 };
 
     #[track_caller]
-    fn excepted(list: &str, host: &str, expected: bool) {
+    fn is_excepted(list: &str, host: &str) -> bool {
         let variables = environment(&[("HTTPS_PROXY", "http://p:3128"), ("NO_PROXY", list)]);
         let route = decide(&variables, Target { host, ..SERVER }).unwrap();
-        assert_eq!(matches!(route, Route::Direct(Reason::Excepted(_))), expected, "{list} {host}");
+        matches!(route, Route::Direct(Reason::Excepted(_)))
     }
 
     #[test]
@@ -238,20 +238,24 @@ mod tests {
             "x, API.Example.Com.",
             "api.example.com:443",
         ] {
-            excepted(list, "api.example.com", true);
+            assert!(is_excepted(list, "api.example.com"), "{list}");
         }
         for list in ["", "ample.com", "api.example.com:8443", "example.co", ",,", "."] {
-            excepted(list, "api.example.com", false);
+            assert!(!is_excepted(list, "api.example.com"), "{list}");
         }
-        excepted("10.0.0.0/8", "10.1.2.3", true);
-        excepted("10.0.0.0/8", "11.1.2.3", false);
-        excepted("0.0.0.0/0", "11.1.2.3", true);
-        excepted("10.1.2.3", "10.1.2.3", true);
-        excepted("fd00::/8", "fd12::1", true);
-        excepted("fd12::1", "fd12:0::1", true);
-        excepted("[fd12::1]:443", "fd12::1", true);
-        excepted("10.0.0.0/33", "10.0.0.1", false);
-        excepted("10.0.0.0/8", "api.example.com", false);
+        for (list, host, expected) in [
+            ("10.0.0.0/8", "10.1.2.3", true),
+            ("10.0.0.0/8", "11.1.2.3", false),
+            ("0.0.0.0/0", "11.1.2.3", true),
+            ("10.1.2.3", "10.1.2.3", true),
+            ("fd00::/8", "fd12::1", true),
+            ("fd12::1", "fd12:0::1", true),
+            ("[fd12::1]:443", "fd12::1", true),
+            ("10.0.0.0/33", "10.0.0.1", false),
+            ("10.0.0.0/8", "api.example.com", false),
+        ] {
+            assert_eq!(is_excepted(list, host), expected, "{list} {host}");
+        }
     }
 
     #[test]

@@ -240,6 +240,47 @@ pub static METHODS: &[(&str, &Shape)] = &[
         ]),
     ),
     (
+        "chat.send",
+        &Shape::Object(&[
+            needed("sessionKey", Shape::Text { least: 1, most: 512 }),
+            needed("message", TEXT),
+            needed("idempotencyKey", RUN_ID),
+            optional("thinking", TEXT),
+            optional("deliver", Shape::Bool),
+            optional("attachments", Shape::List(&Shape::Any)),
+            optional("timeoutMs", NOT_NEGATIVE),
+            // Pages of ours send it; it asks for nothing that happens here.
+            optional("echoUserMessage", Shape::Bool),
+        ]),
+    ),
+    (
+        "chat.abort",
+        &Shape::Object(&[
+            needed("sessionKey", Shape::Text { least: 1, most: 512 }),
+            optional("runId", FILLED),
+        ]),
+    ),
+    (
+        "chat.inject",
+        &Shape::Object(&[
+            needed("sessionKey", Shape::Text { least: 1, most: 512 }),
+            needed("message", FILLED),
+            optional("label", Shape::Text { least: 0, most: 100 }),
+        ]),
+    ),
+    ("agent", &Shape::Object(AGENT)),
+    ("agent.wait", &Shape::Object(&[needed("runId", FILLED), optional("timeoutMs", NOT_NEGATIVE)])),
+    ("sessions.send", &Shape::Object(SESSIONS_SEND)),
+    ("sessions.steer", &Shape::Object(SESSIONS_SEND)),
+    ("sessions.abort", &Shape::Object(&[needed("key", FILLED), optional("runId", FILLED)])),
+    (
+        "wake",
+        &Shape::Object(&[
+            needed("mode", Shape::Words(&["now", "next-heartbeat"])),
+            needed("text", FILLED),
+        ]),
+    ),
+    (
         "chat.history",
         &Shape::Object(&[
             needed("sessionKey", Shape::Text { least: 1, most: 512 }),
@@ -257,6 +298,41 @@ static CHANNELS: Shape =
     Shape::Object(&[optional("probe", Shape::Bool), optional("timeoutMs", NOT_NEGATIVE)]);
 
 const NOT_NEGATIVE: Shape = Shape::Integer { least: 0, most: i64::MAX };
+
+/// A run's name, chosen by whoever asks for it.
+const RUN_ID: Shape = Shape::Text { least: 1, most: 256 };
+
+/// What would deliver an answer to a channel is taken and does nothing: there are no channels here.
+const AGENT: &[Field] = &[
+    needed("message", FILLED),
+    needed("idempotencyKey", RUN_ID),
+    optional("agentId", FILLED),
+    optional("sessionId", FILLED),
+    optional("sessionKey", FILLED),
+    optional("thinking", TEXT),
+    optional("timeout", NOT_NEGATIVE),
+    optional("attachments", Shape::List(&Shape::Any)),
+    optional("deliver", Shape::Bool),
+    optional("bestEffortDeliver", Shape::Bool),
+    optional("to", TEXT),
+    optional("replyTo", TEXT),
+    optional("channel", TEXT),
+    optional("replyChannel", TEXT),
+    optional("accountId", TEXT),
+    optional("replyAccountId", TEXT),
+    optional("threadId", TEXT),
+    optional("lane", TEXT),
+    optional("label", LABEL),
+];
+
+const SESSIONS_SEND: &[Field] = &[
+    needed("key", FILLED),
+    needed("message", TEXT),
+    optional("idempotencyKey", RUN_ID),
+    optional("thinking", TEXT),
+    optional("attachments", Shape::List(&Shape::Any)),
+    optional("timeoutMs", NOT_NEGATIVE),
+];
 
 const SANDBOX: &[Field] = &[optional("sessionKey", FILLED), optional("agentId", FILLED)];
 
@@ -289,7 +365,11 @@ pub static EVENTS: &[&str] = &[
     "connect.challenge",
     "exec.approval.requested",
     "exec.approval.resolved",
+    "agent",
+    "chat",
     "sessions.changed",
+    "session.message",
+    "session.tool",
     "sandbox.output",
     "presence",
     "tick",

@@ -12,7 +12,7 @@ const TOKEN: &str = "replay-token-that-nobody-else-has";
 
 /// A row with the paths and secrets of this run. Directories called `workspace` were recorded under
 /// another name.
-pub(super) fn fill(row: &Value, home: &str) -> Value {
+pub(super) fn fill(row: &Value, home: &str, port: u16) -> Value {
     let state = format!("{home}/.openclaw");
     let text = row
         .to_string()
@@ -20,16 +20,16 @@ pub(super) fn fill(row: &Value, home: &str) -> Value {
         .replace("<STATE_DIR>", &state)
         .replace("<HOME>", home)
         .replace("<GATEWAY_TOKEN>", TOKEN)
-        .replace("<LLM_PORT>", "9");
+        .replace("<LLM_PORT>", &port.to_string());
     serde_json::from_str(&text).unwrap_or_default()
 }
 
 /// Writes config, approvals and sessions below a home.
-pub(super) fn put_in_place(rows: &[Value], home: &str) -> Result<()> {
+pub(super) fn put_in_place(rows: &[Value], home: &str, port: u16) -> Result<()> {
     let state = Path::new(home).join(".openclaw");
     std::fs::create_dir_all(&state)?;
     let config = state.join("openclaw.json");
-    std::fs::write(&config, config_text(rows))?;
+    std::fs::write(&config, config_text(rows, port))?;
     std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o600))?;
     if let Some(file) = first_answer(rows, "exec.approvals.get", &["exec.approvals.set"]) {
         let path = state.join("exec-approvals.json");
@@ -72,7 +72,7 @@ fn first_answer<'a>(rows: &'a [Value], method: &str, changes: &[&str]) -> Option
     None
 }
 
-fn config_text(rows: &[Value]) -> String {
+fn config_text(rows: &[Value], port: u16) -> String {
     if let Some(answer) = first_answer(rows, "config.get", CONFIG_WRITES)
         && let Some(raw) = answer["raw"].as_str()
     {
@@ -86,9 +86,10 @@ fn config_text(rows: &[Value]) -> String {
     let mut config = json!({
         "gateway": { "mode": "local", "port": 18_999, "bind": "loopback",
                      "auth": { "mode": "token", "token": TOKEN } },
-        "models": { "providers": { "mock": { "baseUrl": "http://127.0.0.1:9/v1", "apiKey": TOKEN,
+        "models": { "providers": { "mock": { "baseUrl": format!("http://127.0.0.1:{port}/v1"), "apiKey": TOKEN,
                      "api": "openai-completions", "models": [model] } } },
-        "agents": { "defaults": { "model": { "primary": "mock/mock-1" } } },
+        "agents": { "defaults": { "model": { "primary": "mock/mock-1" },
+                                  "sandbox": { "backend": "native" } } },
     });
     let agents = agents(rows);
     if agents.len() > 1 {
@@ -116,7 +117,13 @@ fn agents(rows: &[Value]) -> Vec<Value> {
         found.push(agent);
     };
     for row in rows {
-        let payload = &row["frame"]["payload"];
+        let frame = &row["frame"];
+        if frame["method"] == "agent"
+            && let Some(id) = frame["params"]["agentId"].as_str()
+        {
+            add(id, None);
+        }
+        let payload = &frame["payload"];
         for agent in payload["agents"].as_array().into_iter().flatten() {
             if let Some(id) = agent["agentId"].as_str().or_else(|| agent["id"].as_str()) {
                 add(id, agent["name"].as_str());
@@ -219,8 +226,113 @@ fn sessions(rows: &[Value], state: &Path) -> BTreeMap<String, Map<String, Value>
         let told = told.into_iter().filter(|(_, value)| *value != "off");
         sessions.add(history["sessionKey"].as_str().unwrap_or_default(), told);
     }
+    told_before(rows, &mut sessions);
+    left_alone(rows, &mut sessions);
+    asked_on_the_host(rows, &mut sessions);
+    deleted(rows, state, &mut sessions);
     sessions.0.remove("");
     sessions.stores(state)
+}
+
+/// A session that is deleted, and was not made in the recording, was there with its transcript.
+fn deleted(rows: &[Value], state: &Path, sessions: &mut Sessions) {
+    let is_made = |key: &str| {
+        rows.iter().any(|row| {
+            let frame = &row["frame"];
+            frame["params"]["sessionKey"] == *key || frame["payload"]["entry"].is_object()
+        })
+    };
+    for row in rows.iter().filter(|row| row["method"] == "sessions.delete") {
+        let payload = &row["frame"]["payload"];
+        let (Some(key), Some(path)) = (payload["key"].as_str(), payload["archived"][0].as_str())
+        else {
+            continue;
+        };
+        let name = path.rsplit('/').next().and_then(|name| name.split_once(".jsonl"));
+        let Some((id, _)) = name.filter(|_| !is_made(key)) else { continue };
+        let listed = rows
+            .iter()
+            .flat_map(|row| row["frame"]["payload"]["sessions"].as_array().into_iter().flatten());
+        for row in listed.filter(|row| row["key"] == *key) {
+            sessions.add(key, of_row(row));
+        }
+        sessions.add(key, [("sessionId".to_owned(), json!(id))]);
+        let file = Path::new(&store_path(state, key)).with_file_name(format!("{id}.jsonl"));
+        let head = json!({ "type": "session", "version": 3, "id": id }).to_string();
+        // One that cannot be written shows in the row that looks for it.
+        let _written = file.parent().map(|parent| {
+            std::fs::create_dir_all(parent).and_then(|()| std::fs::write(&file, head + "\n"))
+        });
+    }
+}
+
+/// A run that asked people about a command was set to run it on the host before the recording began.
+fn asked_on_the_host(rows: &[Value], sessions: &mut Sessions) {
+    let is_clients = |command: &Value| {
+        rows.iter().any(|row| {
+            let frame = &row["frame"];
+            frame["method"] == "exec.approval.request" && frame["params"]["command"] == *command
+        })
+    };
+    for row in rows.iter().filter(|row| row["frame"]["event"] == "exec.approval.requested") {
+        let request = &row["frame"]["payload"]["request"];
+        if request["host"] == "gateway" && !is_clients(&request["command"]) {
+            let told = [("execHost", "host"), ("execSecurity", "security"), ("execAsk", "ask")]
+                .map(|(key, said)| (key.to_owned(), request[said].clone()));
+            sessions.add(request["sessionKey"].as_str().unwrap_or_default(), told);
+        }
+    }
+}
+
+/// Sessions that an answer shows and that nothing before it speaks of.
+fn left_alone(rows: &[Value], sessions: &mut Sessions) {
+    for (index, row) in rows.iter().enumerate().filter(|(_, row)| row["frame"]["type"] == "res") {
+        let recent = row["frame"]["payload"]["sessions"]["recent"].as_array();
+        for shown in recent.into_iter().flatten() {
+            let Some(key) = shown["key"].as_str() else { continue };
+            let quoted = format!("\"{key}\"");
+            let is_named = |row: &Value| {
+                let frame = &row["frame"];
+                frame["params"].to_string().contains(&quoted) || frame["payload"]["key"] == *key
+            };
+            if !rows[..index].iter().any(is_named) {
+                sessions.add(key, of_row(shown));
+            }
+        }
+    }
+}
+
+/// What the first event about a session tells of a run that had ended by then.
+fn told_before(rows: &[Value], sessions: &mut Sessions) {
+    const KEPT: &[&str] = &[
+        "sessionId",
+        "chatType",
+        "origin",
+        "deliveryContext",
+        "lastChannel",
+        "systemSent",
+        "abortedLastRun",
+        "inputTokens",
+        "outputTokens",
+        "totalTokens",
+        "totalTokensFresh",
+        "estimatedCostUsd",
+        "status",
+        "startedAt",
+        "endedAt",
+        "runtimeMs",
+        "updatedAt",
+    ];
+    let mut seen = BTreeSet::new();
+    for row in rows {
+        let payload = &row["frame"]["payload"];
+        let is_told = payload["session"].is_string() || payload["session"].is_object();
+        let Some(key) = payload["sessionKey"].as_str().filter(|_| is_told) else { continue };
+        if seen.insert(key) && payload["status"] == "done" {
+            let told = KEPT.iter().map(|name| ((*name).to_owned(), payload[*name].clone()));
+            sessions.add(key, told);
+        }
+    }
 }
 
 /// What the first change of a session left alone was there before it.

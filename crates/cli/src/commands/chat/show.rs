@@ -37,7 +37,7 @@ impl<'a> Screen<'a> {
             What::ToolStarted { tool, arguments, .. } => {
                 self.note(&format!("[{}] {}", safe(tool), short(&arguments_text(arguments))))?;
             }
-            What::ToolEnded { call, tool, success, content, details } => {
+            What::ToolEnded { call, tool, success, content, details, .. } => {
                 self.tools.push(json!({
                     "id": call,
                     "name": tool,

@@ -2,8 +2,9 @@
 
 use clawpen_engine::approvals_file::now_ms;
 use clawpen_engine::session_entries::Message;
+use clawpen_rules::chat_message;
 use clawpen_wire::gateway::ErrorShape;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::meant;
 use crate::methods::text;
@@ -33,6 +34,11 @@ pub(crate) fn history(shared: &Shared, params: &Value) -> Result<Value, ErrorSha
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut shown: Vec<Value> =
         messages.iter().enumerate().map(|(index, message)| display(message, index + 1)).collect();
+    for message in &mut shown {
+        if let Some(cost) = message.pointer_mut("/usage/cost").filter(|cost| cost.is_object()) {
+            *cost = json!({ "total": cost["total"] });
+        }
+    }
     shown.drain(..shown.len().saturating_sub(limit));
     let mut size: usize = shown.iter().map(|message| message.to_string().len()).sum();
     while size > MAX_HISTORY && !shown.is_empty() {
@@ -116,10 +122,41 @@ pub(crate) fn compact(shared: &Shared, params: &Value) -> Result<Value, ErrorSha
     Ok(answer)
 }
 
+/// A message that was just kept, as clients see it.
+pub(crate) fn displayed(message: &Value, (id, seq): (&str, usize)) -> Value {
+    let body = message.as_object().cloned().unwrap_or_default();
+    display(&Message { id: id.to_owned(), body }, seq)
+}
+
+/// Frees a message of a person of the head that the reference puts before it.
+fn without_head(body: &mut Map<String, Value>) {
+    if body.get("role").and_then(Value::as_str) != Some("user") {
+        return;
+    }
+    let text = match body.get_mut("content") {
+        Some(Value::String(text)) => Some(text),
+        Some(Value::Array(blocks)) => {
+            blocks.iter_mut().find_map(|block| match &mut block["text"] {
+                Value::String(text) => Some(text),
+                _ => None,
+            })
+        }
+        _ => None,
+    };
+    let Some(text) = text else { return };
+    let (label, rest) = chat_message::split_head(text);
+    let rest = rest.to_owned();
+    if let Some(label) = label {
+        *text = rest;
+        body.insert("senderLabel".into(), json!(label));
+    }
+}
+
 /// A message as clients see it: without the details of tools, long texts cut.
 fn display(message: &Message, seq: usize) -> Value {
     let mut body = message.body.clone();
     body.remove("details");
+    without_head(&mut body);
     match body.get_mut("content") {
         Some(Value::String(text)) => *text = cut(text, MAX_TEXT),
         Some(Value::Array(blocks)) => {
