@@ -396,13 +396,12 @@ impl Inner {
             () = active.cancelled.cancelled() => return aborted(),
             turn = self.lanes.enter(&place) => turn,
         };
-        let time = match request.timeout {
-            Some(time) => time,
-            None => {
-                let inner = Arc::clone(self);
-                let read = tokio::task::spawn_blocking(move || inner.longest()).await;
-                read.unwrap_or(LONGEST)
-            }
+        let time = if let Some(time) = request.timeout {
+            time
+        } else {
+            let inner = Arc::clone(self);
+            let read = tokio::task::spawn_blocking(move || inner.longest()).await;
+            read.unwrap_or(LONGEST)
         };
         let (inner, own, sender) = (Arc::clone(self), Arc::clone(active), emitter.clone());
         let mut work = tokio::task::spawn_blocking(move || {
