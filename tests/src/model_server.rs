@@ -14,18 +14,21 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
     OpenAi,
+    Responses,
     Anthropic,
     Gemini,
     Ollama,
 }
 
 impl Wire {
-    pub const ALL: [Self; 4] = [Self::OpenAi, Self::Anthropic, Self::Gemini, Self::Ollama];
+    pub const ALL: [Self; 5] =
+        [Self::OpenAi, Self::Responses, Self::Anthropic, Self::Gemini, Self::Ollama];
 
     /// As the config names it.
     pub const fn api(self) -> &'static str {
         match self {
             Self::OpenAi => "openai-completions",
+            Self::Responses => "openai-responses",
             Self::Anthropic => "anthropic-messages",
             Self::Gemini => "google-generative-ai",
             Self::Ollama => "ollama",
@@ -49,7 +52,7 @@ impl Received {
     /// How many tool results the talk holds, in any format.
     pub fn results(&self) -> usize {
         let text = self.body.to_string();
-        ["\"role\":\"tool\"", "\"tool_result\"", "\"functionResponse\""]
+        ["\"role\":\"tool\"", "\"function_call_output\"", "\"tool_result\"", "\"functionResponse\""]
             .iter()
             .map(|mark| text.matches(mark).count())
             .sum()
@@ -110,6 +113,7 @@ impl Reply {
     pub fn events(&self, wire: Wire) -> Vec<String> {
         match wire {
             Wire::OpenAi => self.openai(),
+            Wire::Responses => self.responses(),
             Wire::Anthropic => self.anthropic(),
             Wire::Gemini => self.gemini(),
             Wire::Ollama => self.ollama(),
@@ -147,6 +151,47 @@ impl Reply {
             json!({ "id": "chatcmpl-1", "choices": [], "usage": usage })
         ));
         events.push("data: [DONE]\n\n".to_owned());
+        events
+    }
+
+    fn responses(&self) -> Vec<String> {
+        let event = |data: Value| {
+            let kind = data["type"].as_str().unwrap_or_default();
+            format!("event: {kind}\ndata: {data}\n\n")
+        };
+        let mut events = vec![event(
+            json!({ "type": "response.created", "response": { "id": "resp_1", "status": "in_progress", "error": null } }),
+        )];
+        let first = usize::from(!self.text.is_empty());
+        if first == 1 {
+            events.push(event(json!({ "type": "response.output_item.added", "output_index": 0, "item": { "type": "message", "id": "msg_1", "role": "assistant", "content": [] } })));
+            for text in &self.text {
+                events.push(event(json!({ "type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "content_index": 0, "delta": text })));
+            }
+            let content = json!([{ "type": "output_text", "text": self.text.concat() }]);
+            events.push(event(json!({ "type": "response.output_item.done", "output_index": 0, "item": { "type": "message", "id": "msg_1", "role": "assistant", "content": content } })));
+        }
+        let item = |at: usize, arguments: &str| {
+            let (id, name, _) = &self.calls[at];
+            json!({ "type": "function_call", "id": format!("fc_{at}"), "call_id": id, "name": name, "arguments": arguments })
+        };
+        for at in 0..self.calls.len() {
+            events.push(event(json!({ "type": "response.output_item.added", "output_index": first + at, "item": item(at, "") })));
+        }
+        // Calls in parallel come interleaved.
+        let parts: Vec<Vec<String>> =
+            self.calls.iter().map(|(_, _, arguments)| thirds(&arguments.to_string())).collect();
+        for round in 0..3 {
+            for (at, part) in parts.iter().enumerate() {
+                events.push(event(json!({ "type": "response.function_call_arguments.delta", "output_index": first + at, "delta": part[round] })));
+            }
+        }
+        for (at, (_, _, arguments)) in self.calls.iter().enumerate() {
+            let whole = item(at, &arguments.to_string());
+            events.push(event(json!({ "type": "response.output_item.done", "output_index": first + at, "item": whole })));
+        }
+        let usage = json!({ "input_tokens": 11, "input_tokens_details": { "cached_tokens": 3 }, "output_tokens": 7 });
+        events.push(event(json!({ "type": "response.completed", "response": { "id": "resp_1", "status": "completed", "error": null, "usage": usage } })));
         events
     }
 

@@ -104,6 +104,7 @@ fn every_provider_gets_its_own_words_and_the_key_in_its_header_only() {
         let sent = &server.received()[0];
         let (path, header, value) = match wire {
             Wire::OpenAi => ("/chat/completions", "authorization", format!("Bearer {KEY}")),
+            Wire::Responses => ("/responses", "authorization", format!("Bearer {KEY}")),
             Wire::Anthropic => ("/v1/messages", "x-api-key", KEY.to_owned()),
             Wire::Gemini => {
                 ("/models/m:streamGenerateContent?alt=sse", "x-goog-api-key", KEY.to_owned())

@@ -130,6 +130,8 @@ fn the_first_up_writes_a_locked_down_config_and_starts_one_gateway() {
     assert_eq!((&up["started"], &up["configWritten"]), (&json!(true), &json!(true)));
     assert_eq!((&up["backend"], &up["mode"]), (&json!("native"), &json!("all")));
     assert_eq!(up["trial"]["ok"], true, "{up}");
+    assert_eq!(up["model"], Value::Null);
+    assert!(up["modelProblem"].as_str().unwrap().contains("agents.defaults.model"), "{up}");
     assert!(up["mcp"].as_str().unwrap().ends_with(" mcp install claude"), "{up}");
     assert_eq!(ground.run(&["config", "validate"]).code, Some(0));
     let (code, status) = ground.status();

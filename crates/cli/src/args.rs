@@ -479,6 +479,10 @@ pub(crate) struct BenchArgs {
     /// Only the gateway: start, weight, answers, five hundred clients
     #[arg(long, conflicts_with_all = ["only", "mcp"])]
     pub gateway: bool,
+    /// A directory in which the reference is installed from npm: its gateway is measured beside ours;
+    /// otherwise `CLAWPEN_REFERENCE_CLI`
+    #[arg(long, value_name = "DIRECTORY")]
+    pub reference: Option<PathBuf>,
     /// Only tool calls over MCP, beside the same calls at the engine
     #[arg(long, conflicts_with = "only")]
     pub mcp: bool,

@@ -15,7 +15,7 @@ mod stop;
 
 pub use log::{LogError, open_log, read_from};
 pub use place::{Place, PlaceError, Private, check_config};
-pub use probe::{ProbeError, probe};
+pub use probe::{ProbeError, probe, speaks_tls};
 pub use record::{Claim, Record, RecordError, Running, claim, find, release};
 pub use start::{Launch, LaunchError, leave_terminal, start};
 pub use stop::{StopError, Stopped, stop};

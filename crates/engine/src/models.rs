@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Model (rules) + Talk ─► dialect: a request ─► http ─► lines ─► dialect: deltas … a whole Turn
-//!                          openai, anthropic, gemini, ollama                └ or why there is none
+//!                          openai, responses, anthropic, gemini, ollama     └ or why there is none
 //! ```
 //!
 //! The client is our own, over hyper and rustls. `genai` was tried and left: it keeps a line of any length in memory, takes
@@ -21,6 +21,8 @@ mod key;
 mod lines;
 mod ollama;
 mod openai;
+mod proxy;
+mod responses;
 pub mod talk;
 
 pub use ask::{AskError, AskFailure, Client};

@@ -396,7 +396,14 @@ impl Inner {
             () = active.cancelled.cancelled() => return aborted(),
             turn = self.lanes.enter(&place) => turn,
         };
-        let time = request.timeout.unwrap_or(LONGEST);
+        let time = match request.timeout {
+            Some(time) => time,
+            None => {
+                let inner = Arc::clone(self);
+                let read = tokio::task::spawn_blocking(move || inner.longest()).await;
+                read.unwrap_or(LONGEST)
+            }
+        };
         let (inner, own, sender) = (Arc::clone(self), Arc::clone(active), emitter.clone());
         let mut work = tokio::task::spawn_blocking(move || {
             let ended = inner.perform(&own, (request, task), &place, &sender);
@@ -411,6 +418,18 @@ impl Inner {
             }
         };
         done.unwrap_or_else(|_panic| unexpected())
+    }
+}
+
+impl Inner {
+    /// How long a run may take when its message does not say.
+    fn longest(&self) -> Duration {
+        let store = self.desk.config().ok();
+        let config = store.as_ref().map(|store| &store.loaded.config);
+        let at = config.and_then(|config| config.at(&["agents", "defaults", "timeoutSeconds"]));
+        let seconds = at.and_then(|at| at.node.as_number()).filter(|number| *number > 0.0);
+        let written = seconds.and_then(|number| Duration::try_from_secs_f64(number).ok());
+        written.map_or(LONGEST, |time| time.min(LONGEST))
     }
 }
 

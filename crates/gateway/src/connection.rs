@@ -18,9 +18,10 @@ use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use clawpen_engine::approvals_file::now_ms;
 use clawpen_engine::random;
 use clawpen_rules::access::connect::Peer;
+use clawpen_rules::access::trusted_user::UserVerdict;
 use clawpen_wire::gateway::{
-    self, EventPlace, MAX_BUFFERED_BYTES, MAX_HANDSHAKE_BYTES, MAX_PAYLOAD_BYTES, Request,
-    TICK_INTERVAL_MS, close, params,
+    self, EventPlace, MAX_BUFFERED_BYTES, MAX_HANDSHAKE_BYTES, MAX_PAYLOAD_BYTES, OLDEST_PROTOCOL,
+    Request, TICK_INTERVAL_MS, close, params,
 };
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
@@ -131,6 +132,10 @@ async fn greet(
     };
     let journal = shared.clone();
     let from = peer.address.map(|address| address.to_string());
+    let user = match &peer.user {
+        Some(UserVerdict::Known(user)) => Some(user.clone()),
+        Some(UserVerdict::Denied(_)) | None => None,
+    };
     let (shared, peer, nonce) = (shared.clone(), peer.clone(), nonce.to_owned());
     let id = request.id.clone();
     let decided = tokio::task::spawn_blocking(move || {
@@ -139,7 +144,8 @@ async fn greet(
     match decided.await {
         Ok(Ok(login)) => {
             let about = json!({ "client": login.client.id, "mode": login.client.mode,
-                                "device": login.device, "scopes": login.scopes.words() });
+                                "device": login.device, "scopes": login.scopes.words(),
+                                "user": user });
             journal.journal.note(Level::Info, "a client logged in", &about);
             journal.metrics.logins.fetch_add(1, Ordering::Relaxed);
             Some((id, login))
@@ -236,15 +242,31 @@ fn hello(shared: &Shared, session: &Session, login: &Login, health: &Value) -> V
             "tickIntervalMs": TICK_INTERVAL_MS,
         },
     });
-    if let Some(issued) = &login.issued {
-        hello["auth"] = json!({
+    if let Some(auth) = granted(shared, login) {
+        hello["auth"] = auth;
+    }
+    hello
+}
+
+/// What somebody was given. The older protocol says so only with a token; the newer one always, and how.
+fn granted(shared: &Shared, login: &Login) -> Option<Value> {
+    let is_newer = login.protocol > OLDEST_PROTOCOL;
+    let mut auth = match &login.issued {
+        Some(issued) => json!({
             "deviceToken": issued.token,
             "role": login.role.as_str(),
             "scopes": issued.scopes.words(),
             "issuedAtMs": issued.issued_at_ms,
-        });
+        }),
+        None if is_newer => {
+            json!({ "role": login.role.as_str(), "scopes": login.scope_words })
+        }
+        None => return None,
+    };
+    if is_newer {
+        auth["method"] = json!(shared.guard.mode());
     }
-    hello
+    Some(auth)
 }
 
 /// Somebody as others see him.
@@ -265,9 +287,6 @@ fn entry(session: &Session, login: &Login, reason: &str) -> Value {
     });
     if let Some(device) = &login.device {
         entry["deviceId"] = json!(device);
-    } else {
-        // Without a device nothing was granted, whatever was asked for.
-        entry["scopes"] = json!([]);
     }
     if let Some(family) = &client.family {
         entry["deviceFamily"] = json!(family);

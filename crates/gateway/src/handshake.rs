@@ -3,24 +3,29 @@
 //! The facts are looked up here, in the order in which `rules::access::connect` wants them; what they
 //! mean is decided there. An answer is always sent before the connection is closed.
 
+mod unauthorized;
+
 use std::time::Instant;
 
 use clawpen_engine::approvals_file::now_ms;
 use clawpen_engine::devices::{Asking, Issued, Repair};
 use clawpen_rules::access::connect::{
-    ClientKind, OriginVerdict, Pairing, Peer, SecretVerdict, ShownDevice, WithoutDevice,
-    decide_origin, decide_pairing, decide_without_device,
+    Asked, ClientKind, DeviceRule, Deviceless, Pairing, Peer, SecretVerdict, ShownDevice,
+    WithoutDevice, decide_pairing, decide_without_device,
 };
+use clawpen_rules::access::origin::{OriginVerdict, decide_origin};
+use clawpen_rules::access::trusted_user::{UserDenied, UserVerdict};
 use clawpen_rules::access::{Role, Scopes};
 use clawpen_wire::gateway::{
     ErrorCode, ErrorShape, NEWEST_PROTOCOL, OLDEST_PROTOCOL, Request, close, params, shape,
 };
 use serde_json::{Value, json};
 
-use crate::auth::{Guard, Guesser, Shown, is_same};
+use crate::auth::{Guard, Shown, is_same};
 use crate::device_proof::{self, Proof, Signed};
 use crate::hub::Slow;
 use crate::shared::{Shared, unavailable};
+use crate::throttle::{Guesser, What};
 
 /// Somebody who was let in.
 #[derive(Debug, Clone)]
@@ -29,7 +34,7 @@ pub(crate) struct Login {
     pub(crate) client: Client,
     pub(crate) role: Role,
     pub(crate) scopes: Scopes,
-    /// The scopes in the order they were asked for: presence shows them so.
+    /// The granted scopes in the order they were asked for: presence shows them so.
     pub(crate) scope_words: Vec<String>,
     pub(crate) device: Option<String>,
     pub(crate) issued: Option<Issued>,
@@ -108,13 +113,17 @@ pub(crate) fn login(shared: &Shared, knock: &Knock<'_>) -> Result<Login, Refused
     let scope_words: Vec<String> = words(&params["scopes"]);
     let attempt = Attempt { shared, knock, client: &client, role, scope_words: &scope_words };
     let secret = attempt.secret();
-    let (device, issued, scopes) = if params["device"].is_object() {
+    let (device, issued, granted) = if params["device"].is_object() && !attempt.needs_no_device() {
         let (device, issued) = attempt.with_device(secret)?;
-        (Some(device), issued, Scopes::of(scope_words.iter().map(String::as_str)))
+        (Some(device), issued, Granted::AsAsked)
     } else {
-        attempt.without_device(secret)?;
-        (None, None, Scopes::none())
+        (None, None, attempt.without_device(secret)?)
     };
+    let scope_words = match granted {
+        Granted::AsAsked => scope_words,
+        Granted::Nothing => Vec::new(),
+    };
+    let scopes = Scopes::of(scope_words.iter().map(String::as_str));
     Ok(Login { protocol, client, role, scopes, scope_words, device, issued })
 }
 
@@ -147,6 +156,13 @@ fn words(value: &Value) -> Vec<String> {
     items.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
+/// Which of the scopes that somebody asked for he has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Granted {
+    AsAsked,
+    Nothing,
+}
+
 /// A login whose shape is right.
 struct Attempt<'a> {
     shared: &'a Shared,
@@ -161,37 +177,55 @@ impl Attempt<'_> {
         self.knock.request.params["auth"][key].as_str().filter(|text| !text.is_empty())
     }
 
-    fn guesser(&self) -> Option<Guesser> {
-        Guesser::of(self.knock.peer.address, self.knock.peer.origin.as_deref())
+    fn guesser(&self, what: What) -> Option<Guesser> {
+        self.shared.throttle.guesser(self.knock.peer, what)
     }
 
     /// How the shared secret compares. A wrong one counts, whatever is answered in the end.
     fn secret(&self) -> SecretVerdict {
-        let guesser = self.guesser();
+        let guesser = self.guesser(What::Secret);
         if self.shared.throttle.wait(guesser, Instant::now()).is_some() {
             return SecretVerdict::Throttled;
         }
-        let shown = Shown { token: self.auth("token"), password: self.auth("password") };
-        self.shared.guard.check(shown)
+        self.shared.guard.check(Shown {
+            token: self.auth("token"),
+            password: self.auth("password"),
+            user: self.knock.peer.user.as_ref(),
+        })
     }
 
-    fn failed(&self) {
-        self.shared.throttle.failed(self.guesser(), Instant::now());
+    fn failed(&self, what: What) {
+        self.shared.throttle.failed(self.guesser(what), Instant::now());
     }
 
-    fn without_device(&self, secret: SecretVerdict) -> Result<(), Refused> {
+    /// Says whether the config asks no control page for a device; one that is shown is not looked at.
+    fn needs_no_device(&self) -> bool {
+        self.shared.device_rule == DeviceRule::Never
+            && self.client.kind() == ClientKind::ControlUi
+            && self.role == Role::Operator
+    }
+
+    fn without_device(&self, secret: SecretVerdict) -> Result<Granted, Refused> {
         if secret == SecretVerdict::Wrong {
-            self.failed();
+            self.failed(What::Secret);
         }
         // Without a secret to know, somebody must at least be somebody.
         let secret = match (&self.shared.guard, secret) {
-            (Guard::None, SecretVerdict::Right) => SecretVerdict::Absent,
+            (Guard::None, SecretVerdict::Right) if !self.needs_no_device() => SecretVerdict::Absent,
             (_, secret) => secret,
         };
-        match decide_without_device(self.client.kind(), secret) {
-            WithoutDevice::LetIn => {
-                self.shared.throttle.succeeded(self.guesser());
-                Ok(())
+        let decided = decide_without_device(&Deviceless {
+            peer: self.knock.peer,
+            kind: self.client.kind(),
+            role: self.role,
+            secret,
+            rule: self.shared.device_rule,
+        });
+        match decided {
+            WithoutDevice::LetIn | WithoutDevice::LetInWithScopes => {
+                self.shared.throttle.succeeded(self.guesser(What::Secret));
+                let is_whole = decided == WithoutDevice::LetInWithScopes;
+                Ok(if is_whole { Granted::AsAsked } else { Granted::Nothing })
             }
             WithoutDevice::ControlUiNeedsDevice => {
                 let what =
@@ -231,7 +265,7 @@ impl Attempt<'_> {
         };
         device_proof::check(&proof, &signed, self.knock.nonce, now_ms()).map_err(|bad| {
             if secret == SecretVerdict::Wrong {
-                self.failed();
+                self.failed(What::Secret);
             }
             let (what, code, reason) = bad.words();
             ErrorShape::invalid(what).with_details(json!({ "code": code, "reason": reason }))
@@ -239,20 +273,43 @@ impl Attempt<'_> {
         let is_known_by_token = match secret {
             SecretVerdict::Right => false,
             SecretVerdict::Throttled => return Err(self.unauthorized(secret).into()),
-            SecretVerdict::Wrong | SecretVerdict::Absent => self.has_device_token(proof.id)?,
+            // Whom the proxy turns away does not come in by an old token, either.
+            SecretVerdict::Denied if self.is_turned_away() => {
+                return Err(self.unauthorized(secret).into());
+            }
+            SecretVerdict::Wrong | SecretVerdict::Absent | SecretVerdict::Denied => {
+                self.has_device_token(proof.id)?
+            }
         };
         if secret != SecretVerdict::Right && !is_known_by_token {
-            if secret == SecretVerdict::Wrong || self.auth("deviceToken").is_some() {
-                self.failed();
+            if secret == SecretVerdict::Wrong {
+                self.failed(What::Secret);
+            }
+            if self.auth("deviceToken").is_some() {
+                self.failed(What::DeviceToken);
             }
             return Err(self.unauthorized(secret).into());
         }
-        self.shared.throttle.succeeded(self.guesser());
+        let what = if is_known_by_token { What::DeviceToken } else { What::Secret };
+        self.shared.throttle.succeeded(self.guesser(what));
         self.pair(&proof)
+    }
+
+    /// Says whether a proxy that is believed spoke, and vouched for nobody who may come in.
+    fn is_turned_away(&self) -> bool {
+        match &self.knock.peer.user {
+            None | Some(UserVerdict::Known(_) | UserVerdict::Denied(UserDenied::NotAProxy)) => {
+                false
+            }
+            Some(UserVerdict::Denied(_)) => true,
+        }
     }
 
     /// Says whether the client shows the token of its device, for no more than it was issued for.
     fn has_device_token(&self, device: &str) -> Result<bool, ErrorShape> {
+        if self.shared.throttle.wait(self.guesser(What::DeviceToken), Instant::now()).is_some() {
+            return Err(self.unauthorized(SecretVerdict::Throttled));
+        }
         let stored = self.shared.devices.token(device, self.role).map_err(|e| unavailable(&e))?;
         let shown = self.auth("deviceToken").or_else(|| self.auth("token"));
         let (Some(stored), Some(shown)) = (stored, shown) else { return Ok(false) };
@@ -282,7 +339,13 @@ impl Attempt<'_> {
             platform: Some(self.client.platform.clone()),
             family: self.client.family.clone(),
         };
-        match decide_pairing(self.knock.peer, self.client.kind(), known.as_ref(), &shown) {
+        let asked = match self.shared.guard {
+            Guard::None => Asked::Nothing,
+            Guard::Token(_) | Guard::Password(_) | Guard::Proxy(_) => Asked::Something,
+        };
+        let client = (self.client.kind(), asked);
+        match decide_pairing(self.knock.peer, client, known.as_ref(), &shown) {
+            Pairing::NotKept => return Ok((proof.id.to_owned(), None)),
             Pairing::Paired => {}
             Pairing::Silent => {
                 devices.pair(&asking, now_ms()).map_err(fail)?;
@@ -313,63 +376,6 @@ impl Attempt<'_> {
             "ts": now_ms(),
         });
         self.shared.hub.broadcast("device.pair.resolved", &payload, Slow::Drop);
-    }
-
-    /// What somebody with a wrong secret, or none, is told.
-    fn unauthorized(&self, secret: SecretVerdict) -> ErrorShape {
-        let is_device_token = self.auth("deviceToken").is_some() && self.auth("token").is_none();
-        let has_device = self.knock.request.params["device"].is_object();
-        let (word, upper) = match self.shared.guard {
-            Guard::Password(_) => ("password", "PASSWORD"),
-            Guard::Token(_) | Guard::None => ("token", "TOKEN"),
-        };
-        let hint = match self.client.kind() {
-            ClientKind::ControlUi | ClientKind::Webchat => "open the dashboard and enter it there",
-            ClientKind::Other if self.client.id == "cli" => {
-                "set gateway.remote.token to match gateway.auth.token"
-            }
-            ClientKind::Other => "provide gateway auth token",
-        };
-        let (text, code, reason, next) = match secret {
-            SecretVerdict::Throttled => (
-                "unauthorized: too many failed authentication attempts (retry later)".to_owned(),
-                "AUTH_RATE_LIMITED".to_owned(),
-                "rate_limited".to_owned(),
-                "wait_then_retry",
-            ),
-            SecretVerdict::Right | SecretVerdict::Absent | SecretVerdict::Wrong
-                if is_device_token =>
-            {
-                (
-                    format!("unauthorized: device token mismatch ({hint})"),
-                    "AUTH_DEVICE_TOKEN_MISMATCH".to_owned(),
-                    "device_token_mismatch".to_owned(),
-                    "update_auth_credentials",
-                )
-            }
-            SecretVerdict::Absent => (
-                format!("unauthorized: gateway {word} missing ({hint})"),
-                format!("AUTH_{upper}_MISSING"),
-                format!("{word}_missing"),
-                "update_auth_configuration",
-            ),
-            SecretVerdict::Right | SecretVerdict::Wrong => (
-                format!("unauthorized: gateway {word} mismatch ({hint})"),
-                format!("AUTH_{upper}_MISMATCH"),
-                format!("{word}_mismatch"),
-                "update_auth_credentials",
-            ),
-        };
-        let can_retry = code == "AUTH_TOKEN_MISMATCH"
-            && has_device
-            && self.auth("token").is_some()
-            && self.auth("deviceToken").is_none();
-        ErrorShape::invalid(text).with_details(json!({
-            "code": code,
-            "authReason": reason,
-            "canRetryWithDeviceToken": can_retry,
-            "recommendedNextStep": if can_retry { "retry_with_device_token" } else { next },
-        }))
     }
 }
 

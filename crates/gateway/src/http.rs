@@ -13,22 +13,26 @@ use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{ConnectInfo, FromRequestParts as _, Request, State};
 use axum::http::header::{
     ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER,
+    STRICT_TRANSPORT_SECURITY,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use clawpen_rules::access::connect::{Peer, SecretVerdict};
+use clawpen_rules::access::origin::{OriginVerdict, decide_page};
 use clawpen_rules::access::proxy::{Forwarded, Said};
+use clawpen_rules::access::trusted_user::Seen;
 use clawpen_wire::gateway::MAX_PAYLOAD_BYTES;
 use serde_json::{Value, json};
 
-use crate::auth::{Guesser, Shown};
+use crate::auth::{Guard, Shown};
 use crate::connection::{self, Arrival};
 use crate::metrics::Now;
 use crate::shared::Shared;
 use crate::socket::Caller;
+use crate::throttle::What;
 
-/// Headers that only a proxy sets.
-const FORWARDED: &[&str] = &["forwarded", "x-forwarded-for", "x-real-ip", "x-forwarded-host"];
+/// Headers that only a proxy sets, beside those that begin with `x-forwarded-`.
+const FORWARDED: &[&str] = &["forwarded", "via", "x-real-ip"];
 
 /// Serves one request: a WebSocket, or one of the few things there are over HTTP.
 pub(crate) async fn serve(
@@ -37,6 +41,7 @@ pub(crate) async fn serve(
     request: Request,
 ) -> Response {
     caller.allowance.heard();
+    let strict = shared.strict_transport.clone();
     let mut response = if is_upgrade(request.headers()) {
         upgrade(shared, caller, request).await
     } else {
@@ -50,6 +55,9 @@ pub(crate) async fn serve(
         let name = HeaderName::from_static(name);
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
+    if let Some(strict) = strict {
+        response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, strict);
+    }
     response
 }
 
@@ -58,28 +66,66 @@ fn is_upgrade(headers: &HeaderMap) -> bool {
     upgrade.is_some_and(|value| value.eq_ignore_ascii_case("websocket"))
 }
 
+/// Who is at the other end, as far as headers can be believed.
 fn peer(shared: &Shared, address: IpAddr, headers: &HeaderMap) -> Peer {
+    // A header that is no text is as good as a wrong one, and never as none; one that stands on several
+    // lines is one header.
     let text = |name: &HeaderName| {
-        // A header that is no text is as good as a wrong one, and never as none.
-        headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        let lines: Vec<_> = headers
+            .get_all(name)
+            .iter()
+            .map(|value| String::from_utf8_lossy(value.as_bytes()))
+            .collect();
+        (!lines.is_empty()).then(|| lines.join(", "))
     };
-    let plain = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let is_any = FORWARDED.iter().any(|name| headers.contains_key(*name));
-    let said = Said {
-        forwarded_for: plain("x-forwarded-for"),
-        real_ip: plain("x-real-ip"),
-        any: if is_any { Forwarded::Yes } else { Forwarded::No },
+    let forwarded_for = text(&HeaderName::from_static("x-forwarded-for"));
+    let real_ip = text(&HeaderName::from_static("x-real-ip"));
+    let (user, is_named) = match &shared.guard {
+        Guard::Proxy(users) => {
+            let user = users.decide(address, &shared.proxies, |name| seen(headers, name));
+            (Some(user), headers.contains_key(users.user_header.as_str()))
+        }
+        Guard::Token(_) | Guard::Password(_) | Guard::None => (None, false),
     };
-    let sender = shared.proxies.decide(address, said);
+    let is_any = is_named
+        || headers
+            .keys()
+            .map(HeaderName::as_str)
+            .any(|name| FORWARDED.contains(&name) || name.starts_with("x-forwarded-"));
+    let sender = shared.proxies.decide(
+        address,
+        Said {
+            forwarded_for: forwarded_for.as_deref(),
+            real_ip: real_ip.as_deref(),
+            any: if is_any { Forwarded::Yes } else { Forwarded::No },
+        },
+    );
     Peer {
         address: Some(sender.address),
         host: text(&HOST),
         origin: text(&ORIGIN),
         is_forwarded: sender.forwarded == Forwarded::Yes,
+        user,
     }
 }
 
+/// A header that must be there once to be believed.
+fn seen<'a>(headers: &'a HeaderMap, name: &str) -> Seen<'a> {
+    let mut lines = headers.get_all(name).iter();
+    match (lines.next(), lines.next()) {
+        (None, _) => Seen::Absent,
+        (Some(value), None) => value.to_str().map_or(Seen::Unclear, Seen::Once),
+        (Some(_), Some(_)) => Seen::Unclear,
+    }
+}
+
+/// A path that the reference keeps for something else; any other is as good as `/`.
+const RESERVED: &str = "/__openclaw__/ws";
+
 async fn upgrade(shared: Arc<Shared>, caller: Caller, request: Request) -> Response {
+    if request.uri().path() == RESERVED {
+        return plain(StatusCode::NOT_FOUND, "Not Found");
+    }
     let peer = peer(&shared, caller.address.ip(), request.headers());
     let Some(stranger) = shared.strangers.admit(peer.address.unwrap_or(caller.address.ip())) else {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "Too many unauthenticated sockets");
@@ -118,7 +164,9 @@ fn ready(shared: &Shared, caller: &Caller, headers: &HeaderMap) -> Response {
     let is_ready = shared.is_ready.load(Ordering::Relaxed);
     let code = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let peer = peer(shared, caller.address.ip(), headers);
-    let is_known = peer.is_local() || bearer(shared, &peer, headers) == SecretVerdict::Right;
+    let is_page = decide_page(&peer, &shared.origins) != OriginVerdict::Fine;
+    let is_shown = || bearer(shared, &peer, headers) == SecretVerdict::Right;
+    let is_known = !is_page && (peer.is_local() || is_shown());
     let uptime = u64::try_from(shared.started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let failing: &[&str] = if is_ready { &[] } else { &["stopping"] };
     let body = if is_known {
@@ -131,25 +179,42 @@ fn ready(shared: &Shared, caller: &Caller, headers: &HeaderMap) -> Response {
 
 /// How the secret of a request compares.
 fn bearer(shared: &Shared, peer: &Peer, headers: &HeaderMap) -> SecretVerdict {
-    let guesser = Guesser::of(peer.address, peer.origin.as_deref());
+    let guesser = shared.throttle.guesser(peer, What::Secret);
     if shared.throttle.wait(guesser, Instant::now()).is_some() {
         return SecretVerdict::Throttled;
     }
     let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let secret = header.and_then(|header| header.strip_prefix("Bearer ")).map(str::trim);
-    let verdict = shared.guard.check(Shown { token: secret, password: secret });
-    if verdict == SecretVerdict::Wrong {
-        shared.throttle.failed(guesser, Instant::now());
+    let shown = Shown { token: secret, password: secret, user: peer.user.as_ref() };
+    let verdict = match (&shared.guard, shared.guard.check(shown)) {
+        // Where nothing is asked, a page could reach us by a name that was made to point here.
+        (Guard::None, _) if !peer.is_local() => SecretVerdict::Absent,
+        (_, verdict) => verdict,
+    };
+    match verdict {
+        SecretVerdict::Wrong => shared.throttle.failed(guesser, Instant::now()),
+        SecretVerdict::Right => shared.throttle.succeeded(guesser),
+        SecretVerdict::Absent | SecretVerdict::Throttled | SecretVerdict::Denied => {}
     }
     verdict
 }
 
-/// Lets a request through that shows the secret; else the answer that says why not.
+/// Lets a request through that shows the secret and comes from no foreign page; else the answer that
+/// says why not.
 fn admit(shared: &Shared, caller: &Caller, headers: &HeaderMap) -> Result<(), Box<Response>> {
     let peer = peer(shared, caller.address.ip(), headers);
+    match decide_page(&peer, &shared.origins) {
+        OriginVerdict::Fine => {}
+        OriginVerdict::Missing | OriginVerdict::NotAllowed => {
+            let body = json!({ "error": {
+                "message": "origin not allowed; add it to gateway.controlUi.allowedOrigins",
+                "type": "forbidden" } });
+            return Err(Box::new(fresh_without_cache(StatusCode::FORBIDDEN, &body)));
+        }
+    }
     match bearer(shared, &peer, headers) {
         SecretVerdict::Right => Ok(()),
-        SecretVerdict::Absent | SecretVerdict::Wrong => {
+        SecretVerdict::Absent | SecretVerdict::Wrong | SecretVerdict::Denied => {
             let body = json!({ "error": { "message": "Unauthorized", "type": "unauthorized" } });
             Err(Box::new(fresh_without_cache(StatusCode::UNAUTHORIZED, &body)))
         }
@@ -157,7 +222,10 @@ fn admit(shared: &Shared, caller: &Caller, headers: &HeaderMap) -> Result<(), Bo
             let body = json!({ "error": {
                 "message": "Too many failed attempts; wait and try again", "type": "rate_limited" } });
             let mut response = fresh_without_cache(StatusCode::TOO_MANY_REQUESTS, &body);
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("300"));
+            let guesser = shared.throttle.guesser(&peer, What::Secret);
+            let left = shared.throttle.wait(guesser, Instant::now()).unwrap_or_default();
+            let seconds = HeaderValue::from(left.as_secs() + 1);
+            response.headers_mut().insert(RETRY_AFTER, seconds);
             Err(Box::new(response))
         }
     }

@@ -24,6 +24,9 @@ mod runs;
 pub mod server;
 mod shared;
 mod socket;
+mod throttle;
+mod tls;
 mod tree_json;
 
 pub use server::{Farewell, Options, Running, StartError, start};
+pub use tls::TlsError;

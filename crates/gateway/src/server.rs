@@ -3,6 +3,8 @@
 //! Where it listens and with what secret is decided in `rules::access::listen`; a refusal there means
 //! that nothing is opened at all.
 
+mod prepare;
+
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,30 +13,24 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::http::HeaderValue;
 use axum::routing::any;
 use clawpen_engine::approvals_file::now_ms;
 use clawpen_engine::audit::Door as AuditDoor;
 use clawpen_engine::call::Desk;
-use clawpen_engine::config_file::{self, Base, Views, WriteError};
+use clawpen_engine::config_file::Views;
 use clawpen_engine::config_store::{StoreError, Surroundings};
 use clawpen_engine::devices::Devices;
 use clawpen_engine::runner::Runner;
-use clawpen_engine::{machine, random};
-use clawpen_rules::access::connect::OriginRules;
-use clawpen_rules::access::listen::{
-    self, Bind, Listen, ListenRefusal, Said, Secret, Unconfigured,
-};
-use clawpen_rules::config::Config;
-use clawpen_rules::config::patch;
-use clawpen_rules::config::tree::Node;
-use clawpen_rules::timestamp::Timestamp;
+use clawpen_rules::access::listen::{Bind, Listen, ListenRefusal, Unconfigured};
 use clawpen_wire::gateway::{HANDSHAKE_TIMEOUT_MS, TICK_INTERVAL_MS, close};
+use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::approvals::{self, Approvals};
-use crate::auth::{Guard, Patience, Throttle};
+use crate::auth::Guard;
 use crate::http;
 use crate::hub::{Hub, Slow};
 use crate::journal::{Journal, Level};
@@ -43,7 +39,10 @@ use crate::metrics::Metrics;
 use crate::runs::{Ears, Runs};
 use crate::shared::{Shared, Strangers};
 use crate::socket::{Caller, Door};
-use crate::tree_json::to_tree;
+use crate::throttle::Throttle;
+use crate::tls::{self, Identity, TlsError};
+
+use prepare::{ensure_secret, names, patience, seed_origins};
 
 /// How often and how long a taken port is tried again.
 const PORT_ATTEMPTS: u32 = 5;
@@ -60,6 +59,10 @@ pub struct Options {
     pub around: Surroundings,
     pub port: Option<u16>,
     pub bind: Option<String>,
+    /// What counts instead of `gateway.auth`.
+    pub auth: Option<String>,
+    pub token: Option<SecretString>,
+    pub password: Option<SecretString>,
     pub unconfigured: Unconfigured,
     /// How long a login may take.
     pub handshake_timeout: Duration,
@@ -75,6 +78,9 @@ impl Options {
             around,
             port: None,
             bind: None,
+            auth: None,
+            token: None,
+            password: None,
             unconfigured: Unconfigured::Refuse,
             handshake_timeout: Duration::from_millis(timeout.unwrap_or(HANDSHAKE_TIMEOUT_MS)),
             tick: Duration::from_millis(TICK_INTERVAL_MS),
@@ -101,6 +107,13 @@ pub enum StartError {
     },
     #[error("cannot make a token for the gateway: {0}")]
     Token(String),
+    #[error("`gateway.tls` is on, and the gateway does not start without it: {0}")]
+    Tls(#[from] TlsError),
+    #[error(
+        "others can reach the gateway, and `gateway.controlUi.allowedOrigins` does not say which pages may \
+         talk to it; the pages of this machine could not be written there ({0}); write them yourself"
+    )]
+    Origins(String),
 }
 
 /// Whether somebody comes back.
@@ -117,6 +130,7 @@ const RESTART_MS: u64 = 1500;
 #[derive(Debug)]
 pub struct Running {
     addresses: Vec<SocketAddr>,
+    fingerprint: Option<String>,
     stop: watch::Sender<bool>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
     watcher: Option<Watcher>,
@@ -163,6 +177,11 @@ impl Running {
         &self.addresses
     }
 
+    /// The SHA-256 of the certificate; `None` if the gateway speaks no TLS.
+    pub fn fingerprint(&self) -> Option<&str> {
+        self.fingerprint.as_deref()
+    }
+
     /// Ends what agents run, tells every client, closes every connection and waits for their ends. Sandboxes and approvals
     /// stay: they are not this process'.
     pub async fn stop(self, farewell: Farewell) {
@@ -194,19 +213,19 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     let around = options.around.clone();
     let store = around.open().map_err(StartError::Config)?;
     let config = &store.loaded.config;
-    let said = Said {
-        port: options.port,
-        port_variable: around.variable("OPENCLAW_GATEWAY_PORT"),
-        bind: options.bind.as_deref(),
-        tailnet: machine::tailnet_address(),
-        token_variable: around.variable("OPENCLAW_GATEWAY_TOKEN"),
-        password_variable: around.variable("OPENCLAW_GATEWAY_PASSWORD"),
-        unconfigured: options.unconfigured,
+    let mut wanted = prepare::wanted(config, &options, &around)?;
+    let identity = match &wanted.tls {
+        Some(tls) => {
+            let state = std::path::Path::new(&store.locations.state_dir);
+            Some(tls::load(tls, state, &names(wanted.bind))?)
+        }
+        None => None,
     };
-    let wanted = listen::decide(config, &said).map_err(StartError::Refused)?;
     let secret = ensure_secret(&around, &wanted.secret)?;
     let guard = Guard::of(&secret).ok_or_else(|| StartError::Token("none".to_owned()))?;
     let listeners = open(&wanted).await?;
+    seed_origins(&around, &mut wanted, &listeners)?;
+    let strict = wanted.strict_transport.as_deref();
     let desk = Arc::new(Desk::around(around.clone(), AuditDoor::Websocket));
     let shared = Arc::new_cyclic(|shared| Shared {
         runner: Runner::new(
@@ -216,8 +235,10 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         ),
         runs: Runs::default(),
         guard,
-        origins: origins(config),
-        proxies: wanted.proxies.clone(),
+        strict_transport: strict.and_then(|text| HeaderValue::from_str(text).ok()),
+        origins: wanted.origins,
+        device_rule: wanted.devices,
+        proxies: wanted.proxies,
         devices: Devices::in_state(&store.locations.state_dir),
         hub: Hub::default(),
         health: LastHealth::default(),
@@ -235,10 +256,14 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         locations: store.locations,
         around,
     });
-    Ok(run(shared, listeners, options.tick))
+    Ok(run(shared, listeners, (identity, options.tick)))
 }
 
-fn run(shared: Arc<Shared>, listeners: Vec<TcpListener>, tick: Duration) -> Running {
+fn run(
+    shared: Arc<Shared>,
+    listeners: Vec<TcpListener>,
+    (identity, tick): (Option<Identity>, Duration),
+) -> Running {
     let (stop, stopped) = watch::channel(false);
     let addresses: Vec<SocketAddr> =
         listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
@@ -247,8 +272,9 @@ fn run(shared: Arc<Shared>, listeners: Vec<TcpListener>, tick: Duration) -> Runn
         let app = Router::new().fallback(any(http::serve)).with_state(shared.clone());
         let service = app.into_make_service_with_connect_info::<Caller>();
         let mut stopped = stopped.clone();
+        let acceptor = identity.as_ref().map(|identity| identity.acceptor.clone());
         tasks.push(tokio::spawn(async move {
-            let serving = axum::serve(Door(listener), service);
+            let serving = axum::serve(Door { listener, acceptor }, service);
             let serving = serving.with_graceful_shutdown(async move {
                 let _ = stopped.wait_for(|stop| *stop).await;
             });
@@ -259,8 +285,14 @@ fn run(shared: Arc<Shared>, listeners: Vec<TcpListener>, tick: Duration) -> Runn
     tasks.push(tokio::spawn(beat(shared.clone(), tick, stopped)));
     let watcher = Watcher::start(&shared);
     let places: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-    shared.journal.note(Level::Info, "the gateway listens", &json!({ "addresses": places }));
-    Running { addresses, stop, tasks, watcher, shared: SharedHandle(shared) }
+    let fingerprint = identity.as_ref().map(|identity| identity.fingerprint.clone());
+    let about = json!({ "addresses": places, "certificate": fingerprint });
+    shared.journal.note(Level::Info, "the gateway listens", &about);
+    if identity.is_some_and(|identity| identity.is_key_open) {
+        let what = "everybody on this machine can read the key of the certificate; chmod 600 it";
+        shared.journal.note(Level::Warn, what, &json!({}));
+    }
+    Running { addresses, fingerprint, stop, tasks, watcher, shared: SharedHandle(shared) }
 }
 
 /// Sends signs of life and the health until the gateway stops.
@@ -289,25 +321,6 @@ async fn beat(shared: Arc<Shared>, tick: Duration, mut stopped: watch::Receiver<
             }
         }
     }
-}
-
-/// The secret of the config; a token that is not there yet is made and written down.
-fn ensure_secret(around: &Surroundings, secret: &Secret) -> Result<Secret, StartError> {
-    let fail = |error: &dyn std::error::Error| StartError::Token(error.to_string());
-    match secret {
-        Secret::Token(None) => {}
-        other => return Ok(other.clone()),
-    }
-    let token = random::token().map_err(|error| fail(&error))?;
-    let addition = to_tree(&json!({ "gateway": { "auth": { "mode": "token", "token": token } } }));
-    let now = Timestamp::from_millis(now_ms());
-    let written = config_file::write(around, Base::Now, now, |old| {
-        let mut new: Node = old.shown.clone();
-        patch::merge(&mut new, &addition);
-        Ok::<_, std::convert::Infallible>(new)
-    });
-    written.map_err(|error: WriteError<std::convert::Infallible>| fail(&error))?;
-    Ok(Secret::Token(Some(token)))
 }
 
 async fn open(wanted: &Listen) -> Result<Vec<TcpListener>, StartError> {
@@ -340,30 +353,5 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
             }
             Err(cause) => return Err(StartError::Listen { address, cause }),
         }
-    }
-}
-
-fn origins(config: &Config) -> OriginRules {
-    let allowed = config.at(&["gateway", "controlUi", "allowedOrigins"]);
-    let fallback = config.at(&["gateway", "controlUi", "dangerouslyAllowHostHeaderOriginFallback"]);
-    OriginRules {
-        allowed: allowed.and_then(|at| at.strings()).unwrap_or_default(),
-        host_header_counts: fallback.is_some_and(|at| at.node.as_bool() == Some(true)),
-    }
-}
-
-fn patience(config: &Config) -> Patience {
-    let built_in = Patience::default();
-    let number = |key: &str| {
-        let at = config.at(&["gateway", "auth", "rateLimit", key])?;
-        format!("{:.0}", at.node.as_number()?).parse::<u64>().ok().filter(|number| *number > 0)
-    };
-    let duration =
-        |key: &str, built_in: Duration| number(key).map_or(built_in, Duration::from_millis);
-    let attempts = number("maxAttempts").and_then(|number| u32::try_from(number).ok());
-    Patience {
-        attempts: attempts.unwrap_or(built_in.attempts),
-        window: duration("windowMs", built_in.window),
-        lockout: duration("lockoutMs", built_in.lockout),
     }
 }

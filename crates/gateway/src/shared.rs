@@ -6,13 +6,15 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use axum::http::HeaderValue;
 use clawpen_engine::approvals_file::now_ms;
 use clawpen_engine::call::Desk;
 use clawpen_engine::config_file::{Sound, View, Views};
 use clawpen_engine::config_store::Surroundings;
 use clawpen_engine::devices::Devices;
 use clawpen_engine::runner::Runner;
-use clawpen_rules::access::connect::OriginRules;
+use clawpen_rules::access::connect::DeviceRule;
+use clawpen_rules::access::origin::OriginRules;
 use clawpen_rules::access::proxy::TrustedProxies;
 use clawpen_rules::config::locate::Locations;
 use clawpen_rules::timestamp::Timestamp;
@@ -20,12 +22,13 @@ use clawpen_wire::gateway::{ErrorShape, MAX_PENDING_PER_ADDRESS};
 use serde_json::{Value, json};
 
 use crate::approvals::Approvals;
-use crate::auth::{Guard, Throttle};
+use crate::auth::Guard;
 use crate::hub::Hub;
 use crate::journal::Journal;
 use crate::methods::health::LastHealth;
 use crate::metrics::Metrics;
 use crate::runs::Runs;
+use crate::throttle::{self, Throttle};
 
 /// How often the config may be changed by one client: so many times a window.
 const WRITES: usize = 3;
@@ -37,6 +40,9 @@ pub(crate) struct Shared {
     pub(crate) locations: Locations,
     pub(crate) guard: Guard,
     pub(crate) origins: OriginRules,
+    pub(crate) device_rule: DeviceRule,
+    /// `Strict-Transport-Security`, where the config asks for it.
+    pub(crate) strict_transport: Option<HeaderValue>,
     pub(crate) proxies: TrustedProxies,
     pub(crate) devices: Devices,
     pub(crate) hub: Hub,
@@ -140,7 +146,7 @@ pub(crate) struct Stranger {
 impl Strangers {
     /// Counts one more, unless there are too many of that address.
     pub(crate) fn admit(&self, address: IpAddr) -> Option<Stranger> {
-        let address = address.to_canonical();
+        let address = throttle::place(address);
         let mut counts = self.0.lock().ok()?;
         let count = counts.entry(address).or_default();
         if *count >= MAX_PENDING_PER_ADDRESS {

@@ -4,6 +4,8 @@
 //! frame nor endless headers cost memory. Nor does it stay: whoever sends no request, or a request that
 //! does not end, is let go. Both limits are lifted by the login.
 
+mod line;
+
 use std::future::Future as _;
 use std::io;
 use std::net::SocketAddr;
@@ -17,8 +19,11 @@ use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use clawpen_wire::gateway::MAX_HANDSHAKE_BYTES;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::time::{Instant, Sleep};
+use tokio_rustls::TlsAcceptor;
+
+use line::Line;
 
 /// Headers, a frame of the largest size, and room to see that a frame is too large.
 const STRANGER_BYTES: usize = MAX_HANDSHAKE_BYTES * 2;
@@ -83,9 +88,11 @@ impl Connected<IncomingStream<'_, Door>> for Caller {
     }
 }
 
-/// A listening socket whose connections are counted.
-#[derive(Debug)]
-pub(crate) struct Door(pub(crate) TcpListener);
+/// A listening socket whose connections are counted, and spoken to over TLS if there is a certificate.
+pub(crate) struct Door {
+    pub(crate) listener: TcpListener,
+    pub(crate) acceptor: Option<TlsAcceptor>,
+}
 
 impl Listener for Door {
     type Io = Counted;
@@ -93,11 +100,11 @@ impl Listener for Door {
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
-            match self.0.accept().await {
+            match self.listener.accept().await {
                 Ok((stream, address)) => {
                     // Small answers must not wait for more.
                     let _ = stream.set_nodelay(true);
-                    return (Counted::new(stream), address);
+                    return (Counted::new(Line::new(stream, self.acceptor.as_ref())), address);
                 }
                 // Out of descriptors: whoever is connected goes on, new ones wait a little.
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -106,21 +113,21 @@ impl Listener for Door {
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {
-        self.0.local_addr()
+        self.listener.local_addr()
     }
 }
 
 /// A connection that is read no further than its allowance.
 #[derive(Debug)]
 pub(crate) struct Counted {
-    stream: TcpStream,
+    stream: Line,
     allowance: Allowance,
     since: Instant,
     timer: Pin<Box<Sleep>>,
 }
 
 impl Counted {
-    fn new(stream: TcpStream) -> Self {
+    fn new(stream: Line) -> Self {
         let timer = Box::pin(tokio::time::sleep(HEAD_TIME));
         Self { stream, allowance: Allowance::new(), since: Instant::now(), timer }
     }

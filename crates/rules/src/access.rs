@@ -5,8 +5,11 @@
 
 pub mod connect;
 pub mod listen;
+pub mod origin;
 pub mod proxy;
 pub mod run;
+pub mod tls;
+pub mod trusted_user;
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -5,6 +5,7 @@
 //! there is none, whatever keys lie about in the environment.
 
 pub mod providers;
+pub mod proxy;
 pub mod retry;
 
 use std::fmt;
@@ -19,6 +20,8 @@ use providers::{Known, known};
 pub enum Api {
     /// `chat/completions`, which llama.cpp, vLLM, Ollama and most hosts speak too.
     OpenAiCompletions,
+    /// `responses`, `OpenAI`'s newer one.
+    OpenAiResponses,
     AnthropicMessages,
     GoogleGenerativeAi,
     /// Ollama's own `api/chat`.
@@ -26,13 +29,19 @@ pub enum Api {
 }
 
 impl Api {
-    pub const ALL: [Self; 4] =
-        [Self::OpenAiCompletions, Self::AnthropicMessages, Self::GoogleGenerativeAi, Self::Ollama];
+    pub const ALL: [Self; 5] = [
+        Self::OpenAiCompletions,
+        Self::OpenAiResponses,
+        Self::AnthropicMessages,
+        Self::GoogleGenerativeAi,
+        Self::Ollama,
+    ];
 
     /// As the config writes it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OpenAiCompletions => "openai-completions",
+            Self::OpenAiResponses => "openai-responses",
             Self::AnthropicMessages => "anthropic-messages",
             Self::GoogleGenerativeAi => "google-generative-ai",
             Self::Ollama => "ollama",

@@ -38,7 +38,7 @@ pub(crate) fn grep(
         .build();
     let mut left = options.limit;
     let mut walk = Walk::new(&options.root, started + PATIENCE)?;
-    while let Some(entry) = walk.next() {
+    for entry in walk.by_ref() {
         let path = below(&options.root, &entry.path);
         if !entry.is_file() || glob.as_ref().is_some_and(|glob| !glob.matches(&path)) {
             continue;
@@ -71,7 +71,7 @@ pub(crate) fn find(
     let glob = Glob::new(&options.pattern)?;
     let mut left = options.limit;
     let mut walk = Walk::new(&options.root, started + PATIENCE)?;
-    while let Some(entry) = walk.next() {
+    for entry in walk.by_ref() {
         let path = below(&options.root, &entry.path);
         if entry.path == options.root || !glob.matches(&path) {
             continue;

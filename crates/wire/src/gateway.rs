@@ -35,6 +35,8 @@ pub const MAX_UNAUTHORIZED: u32 = 10;
 pub const MAX_DEPTH: usize = 64;
 /// The longest reason that a close frame can carry.
 pub const MAX_CLOSE_REASON: usize = 123;
+/// What somebody reads who comes without TLS to a port that speaks nothing else.
+pub const TLS_ONLY: &str = "this port speaks TLS; use https:// or wss:// here\n";
 
 /// Why a connection is closed.
 pub mod close {

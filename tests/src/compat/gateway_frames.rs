@@ -32,6 +32,9 @@ pub(super) const RULES: &[Rule] = &[
             if expected["payload"]["protocol"].is_number() {
                 expected["payload"]["protocol"] = json!(4);
             }
+            if expected["payload"]["auth"].is_object() {
+                expected["payload"]["auth"]["method"] = json!("token");
+            }
             expected
         },
     },

@@ -8,10 +8,13 @@ mod hosts;
 mod kills;
 mod looks;
 mod many;
+mod origins;
 mod page;
 mod permissions;
+mod proxies;
 mod reference;
 mod sandboxes;
+mod tls;
 mod tricked;
 
 use std::net::SocketAddr;
@@ -36,9 +39,22 @@ impl Ground {
     }
 
     async fn with(more: &str) -> Self {
+        Self::of(&format!("{{gateway: {{mode: 'local', auth: {{token: '{TOKEN}'}}}}, {more}}}"))
+            .await
+    }
+
+    /// A gateway whose `gateway` part is `mode: "local"` and this.
+    async fn gateway(rest: &str) -> Self {
+        Self::of(&format!("{{gateway: {{mode: 'local', {rest}}}}}")).await
+    }
+
+    async fn of(config: &str) -> Self {
+        Self::try_of(config).await.unwrap()
+    }
+
+    async fn try_of(config: &str) -> Result<Self, StartError> {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(home.path().join(".openclaw")).unwrap();
-        let config = format!("{{gateway: {{mode: 'local', auth: {{token: '{TOKEN}'}}}}, {more}}}");
         std::fs::write(home.path().join(".openclaw/openclaw.json"), config).unwrap();
         let around = Surroundings::of_home(home.path().to_str().unwrap());
         let options = Options {
@@ -46,7 +62,7 @@ impl Ground {
             handshake_timeout: Duration::from_secs(3),
             ..Options::new(around)
         };
-        Self { home, running: start(options).await.unwrap() }
+        Ok(Self { home, running: start(options).await? })
     }
 
     fn address(&self) -> SocketAddr {
@@ -69,6 +85,33 @@ impl Ground {
         assert_eq!(hello["ok"], true, "{hello}");
         client
     }
+}
+
+/// How one login ends: the answer to `connect`.
+async fn knock(address: SocketAddr, headers: &Headers, mut connect: Value) -> (Client, Value) {
+    let mut client = Client::connect(address, headers).await.unwrap();
+    let challenge = client.challenge(WAIT).await.unwrap();
+    Devices::default().sign(&mut connect, &challenge, None, None).unwrap();
+    client.send(connect.to_string()).await;
+    let answer = client.response(&json!("c"), WAIT).await.unwrap();
+    (client, answer)
+}
+
+/// A login of a control page, with a device or without.
+fn page(scopes: &[&str], auth: Value, device: Value) -> Value {
+    let mut frame = connect(scopes, "");
+    frame["params"]["client"]["id"] = json!("openclaw-control-ui");
+    frame["params"]["client"]["mode"] = json!("webchat");
+    frame["params"]["auth"] = auth;
+    if !device.is_null() {
+        frame["params"]["device"] = device;
+    }
+    frame
+}
+
+/// A device that signs well.
+fn device() -> Value {
+    json!({ "id": "d", "signedAt": 0, "nonce": "<NONCE>" })
 }
 
 fn connect(scopes: &[&str], token: &str) -> Value {

@@ -37,6 +37,7 @@ impl Reference<'_> {
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("HOME", self.ground.home.path())
             .env("OPENCLAW_GATEWAY_TOKEN", TOKEN)
+            .env("OPENCLAW_GATEWAY_PORT", self.ground.address().port().to_string())
             .env("NO_COLOR", "1")
             .kill_on_drop(true);
         tokio::time::timeout(LONGEST, program.output()).await.unwrap().unwrap()
@@ -108,4 +109,15 @@ async fn the_references_command_line_uses_our_gateway() {
     let mut words = vec!["gateway", "health", "--json"];
     words.extend(there);
     assert_eq!(reference.json(&words).await["ok"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_references_command_line_believes_our_certificate() {
+    let Some(place) = installed() else { return };
+    let tls = format!("auth: {{token: '{TOKEN}'}}, tls: {{enabled: true}}");
+    let ground = Ground::gateway(&tls).await;
+    let reference = Reference { place, ground: &ground };
+    // It finds the certificate where its own would be, and compares fingerprints.
+    let health = reference.json(&["gateway", "call", "health", "--json"]).await;
+    assert_eq!(health["ok"], true, "{health}");
 }

@@ -52,7 +52,10 @@ fn an_abort_leaves_the_server_and_keeps_what_was_said() {
     for wire in Wire::ALL {
         let reply = Reply { text: vec!["the beginning".into(), "never".into()], calls: Vec::new() };
         let events = reply.events(wire).len();
-        let held = if wire == Wire::Anthropic || wire == Wire::OpenAi { events } else { 2 };
+        let held = match wire {
+            Wire::Anthropic | Wire::OpenAi | Wire::Responses => events,
+            Wire::Gemini | Wire::Ollama => 2,
+        };
         let server = ModelServer::scripted(vec![
             reply.answer(wire).cut(held.min(8), Piece::Hold),
             Reply::text("again").answer(wire),
@@ -86,6 +89,16 @@ fn a_run_that_takes_too_long_is_ended() {
     assert_eq!(ended, Ended::Aborted { why: AbortReason::Timeout, text: String::new() });
     let place = stage.runner.place(&request("main", "").who).unwrap();
     assert_eq!(place.entry().unwrap()["status"], "timeout");
+}
+
+#[test]
+fn the_config_says_how_long_a_run_may_take() {
+    let wire = Wire::OpenAi;
+    let server = ModelServer::scripted(vec![Reply::text("x").answer(wire).cut(0, Piece::Hold)]);
+    let config = server.config(wire, "").replace("defaults: {", "defaults: { timeoutSeconds: 1,");
+    let stage = Stage::with_config(&config);
+    let ended = stage.say("main", "think");
+    assert_eq!(ended, Ended::Aborted { why: AbortReason::Timeout, text: String::new() });
 }
 
 #[test]

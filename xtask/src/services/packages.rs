@@ -20,6 +20,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("newuidmap", "uidmap"),
     ("podman", "podman"),
     ("rootlesskit", "rootlesskit"),
+    ("systemd-analyze", "systemd"),
 ];
 /// Where programs of root are; the path of an ordinary login leaves these out.
 const ALSO: &[&str] = &["/usr/local/sbin", "/usr/sbin", "/sbin"];

@@ -1,5 +1,7 @@
 //! What can be said to `clawpen gateway`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use super::FormatFlag;
@@ -12,6 +14,18 @@ pub(crate) struct GatewayArgs {
     /// Who can reach it: `loopback`, `lan`, `tailnet`, `auto` or `custom`; otherwise `gateway.bind`
     #[arg(long, value_name = "MODE")]
     pub bind: Option<String>,
+    /// What clients must show: `token`, `password`, `none` or `trusted-proxy`; otherwise `gateway.auth.mode`
+    #[arg(long, value_name = "MODE")]
+    pub auth: Option<String>,
+    /// The token, for this run; other users of this machine can see it in the list of processes
+    #[arg(long, value_name = "TOKEN")]
+    pub token: Option<String>,
+    /// The password, for this run; other users of this machine can see it in the list of processes
+    #[arg(long, value_name = "PASSWORD", conflicts_with = "password_file")]
+    pub password: Option<String>,
+    /// A file whose first line is the password
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
     /// Start although the config does not say `gateway.mode: "local"`
     #[arg(long)]
     pub allow_unconfigured: bool,

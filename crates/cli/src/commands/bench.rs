@@ -10,6 +10,7 @@ mod gateway;
 mod jobs;
 mod mcp;
 mod numbers;
+mod reference;
 mod rivals;
 mod state;
 

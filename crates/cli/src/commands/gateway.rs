@@ -4,6 +4,7 @@ use clawpen_engine::config_store::Surroundings;
 use clawpen_engine::gateway_process::{self, Claim, Place};
 use clawpen_gateway::{Farewell, Options, StartError};
 use clawpen_rules::access::listen::Unconfigured;
+use secrecy::SecretString;
 use serde_json::json;
 
 use super::CommandError;
@@ -29,6 +30,9 @@ async fn serve(args: &GatewayArgs, output: &Output) -> Result<Outcome, CommandEr
     let mut options = Options::new(Surroundings::of_process());
     options.port = args.port;
     options.bind.clone_from(&args.bind);
+    options.auth.clone_from(&args.auth);
+    options.token = args.token.clone().map(SecretString::from);
+    options.password = password(args)?;
     if args.allow_unconfigured {
         options.unconfigured = Unconfigured::Start;
     }
@@ -53,6 +57,23 @@ fn place(around: &Surroundings) -> Result<Place, CommandError> {
     Ok(Place::ensure(std::path::Path::new(&locations.state_dir))?)
 }
 
+/// The password that was given, itself or as a file.
+fn password(args: &GatewayArgs) -> Result<Option<SecretString>, CommandError> {
+    let Some(path) = &args.password_file else {
+        return Ok(args.password.clone().map(SecretString::from));
+    };
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|cause| CommandError::Question {
+        what: format!("cannot read the password in `{shown}`: {cause}"),
+    })?;
+    match text.lines().next().map(str::trim_end).filter(|line| !line.is_empty()) {
+        Some(line) => Ok(Some(SecretString::from(line.to_owned()))),
+        None => Err(CommandError::Question {
+            what: format!("the first line of `{shown}` is empty; write the password there"),
+        }),
+    }
+}
+
 /// Serves until somebody says stop, or start anew.
 async fn once(
     options: Options,
@@ -68,10 +89,21 @@ async fn once(
     }
     let addresses: Vec<String> = running.addresses().iter().map(ToString::to_string).collect();
     match args.format.format() {
-        Format::Json => output.json(&json!({ "listening": addresses }))?,
+        Format::Json => {
+            let mut said = json!({ "listening": addresses });
+            if let Some(fingerprint) = running.fingerprint() {
+                said["certificate"] = json!({ "sha256": fingerprint });
+            }
+            output.json(&said)?;
+        }
         Format::Text => {
-            let lines: Vec<String> =
-                addresses.iter().map(|address| format!("listening on ws://{address}")).collect();
+            let scheme = if running.fingerprint().is_some() { "wss" } else { "ws" };
+            let mut lines: Vec<String> = addresses
+                .iter()
+                .map(|address| format!("listening on {scheme}://{address}"))
+                .collect();
+            let shown = running.fingerprint();
+            lines.extend(shown.map(|sha256| format!("certificate sha256 {sha256}")));
             output.lines(&lines)?;
         }
     }
@@ -99,6 +131,8 @@ fn start_error(error: StartError) -> CommandError {
         error @ (StartError::Refused(_)
         | StartError::Taken { .. }
         | StartError::Listen { .. }
+        | StartError::Tls(_)
+        | StartError::Origins(_)
         | StartError::Token(_)) => CommandError::Question { what: error.to_string() },
     }
 }

@@ -16,6 +16,7 @@ use clawpen_engine::gateway_process::{self as process, Place, Record};
 use clawpen_engine::machine;
 use clawpen_engine::registry::Kind;
 use clawpen_rules::config::locate::{Locations, shorten_home};
+use clawpen_rules::models;
 use clawpen_wire::gateway::COMPATIBLE_RELEASE;
 use serde_json::{Value, json};
 
@@ -33,13 +34,19 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(super) struct Backend {
     pub(super) name: String,
     pub(super) mode: &'static str,
+    /// The model that it talks to, or why there is none.
+    pub(super) model: Result<String, String>,
 }
 
 impl Backend {
     pub(super) fn of(store: &Store) -> Result<Self, CommandError> {
         let question = Question { agent: None, session: None, channels: &[] };
-        let sandbox = explain::explain(store, &question)?.sandbox;
-        Ok(Self { name: sandbox.backend.value, mode: sandbox.mode.value.as_str() })
+        let explained = explain::explain(store, &question)?;
+        let chosen = models::decide(&store.loaded.config, explained.session.agent(), None);
+        let model = chosen.map(|chosen| chosen.model.name.to_string());
+        let model = model.map_err(|none| none.to_string());
+        let sandbox = explained.sandbox;
+        Ok(Self { name: sandbox.backend.value, mode: sandbox.mode.value.as_str(), model })
     }
 }
 
@@ -51,7 +58,8 @@ pub(super) fn url(record: &Record) -> String {
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         ip => ip,
     };
-    format!("http://{}", SocketAddr::new(ip, address.port()))
+    let scheme = if process::speaks_tls(*address, PROBE) { "https" } else { "http" };
+    format!("{scheme}://{}", SocketAddr::new(ip, address.port()))
 }
 
 /// Everything that was found out.
@@ -150,6 +158,7 @@ fn as_json(found: &Found, locations: &Locations) -> Value {
         "stateDir": locations.state_dir,
         "backend": found.backend.as_ref().map(|backend| &backend.name),
         "mode": found.backend.as_ref().map(|backend| backend.mode),
+        "model": found.backend.as_ref().and_then(|backend| backend.model.as_ref().ok()),
         "sandboxes": found.sandboxes.map(|(all, running)| json!({ "all": all, "running": running })),
         "approvalsWaiting": found.approvals,
         "versions": {
@@ -191,8 +200,13 @@ fn as_text(found: &Found, locations: &Locations, output: &Output) -> Vec<String>
     let mark = if is_there { "" } else { "  (not there: built-in values)" };
     lines.push(format!("Config:     {config}{mark}"));
     let backend = found.backend.as_ref();
+    let model = backend.map(|backend| match &backend.model {
+        Ok(name) => safe(name),
+        Err(_) => "none; `clawpen chat` says what to write".to_owned(),
+    });
     let backend = backend.map(|backend| format!("{}, mode {}", safe(&backend.name), backend.mode));
     lines.push(format!("Backend:    {}", backend.unwrap_or_else(unknown)));
+    lines.push(format!("Model:      {}", model.unwrap_or_else(unknown)));
     let sandboxes = found.sandboxes.map(|(all, running)| format!("{all} ({running} running)"));
     lines.push(format!("Sandboxes:  {}", sandboxes.unwrap_or_else(unknown)));
     let waiting = found.approvals.map(|count| match count {

@@ -4,6 +4,7 @@
 
 mod first;
 mod page;
+mod report;
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -17,21 +18,18 @@ use clawpen_engine::gateway_process::{self as process, Launch, Place, Private, R
 use clawpen_engine::machine;
 use clawpen_rules::access::listen::{self, Bind, Listen, Said, Secret, Unconfigured};
 use clawpen_rules::backend::choose::Choice;
-use clawpen_rules::config::locate::shorten_home;
 use serde_json::json;
 
 use super::CommandError;
 use super::doctor::make_and_remove;
 use super::status::{Backend, url};
-use super::why_command::shown_word;
 use crate::args::Format;
 use crate::args::up::UpArgs;
 use crate::config_report::{chain, warning_text};
 use crate::exit::Outcome;
 use crate::output::{Output, safe};
+use report::Report;
 
-/// How many characters of a token tell it from another.
-const SHOWN: usize = 4;
 const PROBE: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: &UpArgs, output: &Output) -> Result<Outcome, CommandError> {
@@ -71,7 +69,7 @@ pub(crate) fn run(args: &UpArgs, output: &Output) -> Result<Outcome, CommandErro
         first,
         token: match listen.secret {
             Secret::Token(token) => token,
-            Secret::Password(_) | Secret::None => None,
+            Secret::Password(_) | Secret::Proxy(_) | Secret::None => None,
         },
         log: place.log(),
         store,
@@ -142,11 +140,11 @@ fn decide(args: &UpArgs, around: &Surroundings, store: &Store) -> Result<Listen,
     let said = Said {
         port: args.port,
         port_variable: around.variable("OPENCLAW_GATEWAY_PORT"),
-        bind: None,
         tailnet: machine::tailnet_address(),
         token_variable: around.variable("OPENCLAW_GATEWAY_TOKEN"),
         password_variable: around.variable("OPENCLAW_GATEWAY_PASSWORD"),
         unconfigured: unconfigured(store),
+        ..Said::default()
     };
     listen::decide(&store.loaded.config, &said)
         .map_err(|refused| CommandError::Question { what: refused.to_string() })
@@ -256,141 +254,6 @@ fn trial(store: &Store, first: Option<&first::First>) -> Option<Result<usize, St
         Err(_) => {}
     }
     Some(make_and_remove(prepared).map(|used| used.facts))
-}
-
-/// What there is now.
-struct Report {
-    running: Running,
-    is_new: bool,
-    first: Option<first::First>,
-    /// Facts that hold in a pen, or why there is none; `None` if it was not tried.
-    trial: Option<Result<usize, String>>,
-    backend: Backend,
-    token: Option<String>,
-    log: std::path::PathBuf,
-    store: Store,
-}
-
-impl Report {
-    fn json(&self, args: &UpArgs) -> serde_json::Value {
-        let record = &self.running.record;
-        let url = url(record);
-        let program = program();
-        let mut shown = json!({
-            "running": true,
-            "started": self.is_new,
-            "url": url,
-            "ws": url.replacen("http", "ws", 1),
-            "pid": record.pid,
-            "log": self.log.to_string_lossy(),
-            "config": self.store.locations.config,
-            "configWritten": self.first.is_some(),
-            "backend": self.backend.name,
-            "mode": self.backend.mode,
-            "backendReason": self.first.as_ref().map(|first| first.choice.reason()),
-            "trial": self.trial.as_ref().map(|trial| match trial {
-                Ok(facts) => json!({ "ok": true, "facts": facts }),
-                Err(problem) => json!({ "ok": false, "problem": problem }),
-            }),
-            "mcp": format!("{program} mcp install claude"),
-            "next": next(&program).map(|(command, what)| json!({ "command": command, "what": what })),
-        });
-        if let (true, Some(token)) = (args.show_token, &self.token) {
-            shown["token"] = json!(token);
-        }
-        shown
-    }
-
-    fn text(&self, args: &UpArgs, output: &Output) -> Vec<String> {
-        let Self { running, store, backend, .. } = self;
-        let short = |path: &str| safe(&shorten_home(path, &store.locations.home));
-        let url = url(&running.record);
-        let verb = if self.is_new { "Started" } else { "Runs already" };
-        let mut lines = vec![
-            output.bold(&format!("{verb}: {url}")),
-            format!(
-                "  clients   {} (process {})",
-                url.replacen("http", "ws", 1),
-                running.record.pid
-            ),
-        ];
-        let config = short(&store.locations.config);
-        let written =
-            if self.first.is_some() { "  (written now; it is yours to change)" } else { "" };
-        if let Some(token) = &self.token {
-            let shown = if args.show_token {
-                safe(token)
-            } else {
-                let begin: String = token.chars().take(SHOWN).collect();
-                format!("{}…  (all of it: `clawpen up --show-token`)", safe(&begin))
-            };
-            lines.push(format!("  token     {shown}"));
-        }
-        lines.push(format!("  config    {config}{written}"));
-        lines.push(format!("  log       {}  (`clawpen logs`)", short(&self.log.to_string_lossy())));
-        lines.push(format!("  sandbox   {}, mode {}", safe(&backend.name), backend.mode));
-        if let Some(first) = &self.first {
-            lines.push(format!("            {}", safe(&first.choice.reason())));
-        }
-        match &self.trial {
-            Some(Ok(facts)) => {
-                lines.push(format!("            tried: a pen was made, {facts} facts hold in it"));
-            }
-            Some(Err(problem)) => {
-                let problem = problem.strip_prefix("error: ").unwrap_or(problem);
-                lines.push(format!(
-                    "            WARNING, no sandbox can be had: {}",
-                    safe(problem.lines().next().unwrap_or_default())
-                ));
-                lines.push(
-                    "            see `clawpen doctor`; until then every call is refused".to_owned(),
-                );
-            }
-            None => {}
-        }
-        if backend.mode == "off" {
-            lines.push("            WARNING: nothing is sandboxed; set agents.defaults.sandbox.mode to \"all\"".to_owned());
-        }
-        lines.push(String::new());
-        lines.push("Next:".to_owned());
-        let program = program();
-        let width =
-            next(&program).iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
-        lines.extend(
-            next(&program).iter().map(|(command, what)| format!("  {command:width$}  {what}")),
-        );
-        lines
-    }
-}
-
-/// What to do next.
-fn next(program: &str) -> [(String, &'static str); 5] {
-    [
-        (format!("{program} exec -- sh -c 'id; ls /'"), "run something in a sandbox"),
-        (
-            format!("{program} mcp install claude"),
-            "let Claude Code use it (or codex, cursor, vscode)",
-        ),
-        (
-            format!("{program} chat"),
-            "talk to an agent in a sandbox; name a model in the config first",
-        ),
-        (format!("{program} status"), "what is there; `logs --follow` shows what happens"),
-        (format!("{program} down"), "end the gateway; sandboxes stay"),
-    ]
-}
-
-/// How we are called: by name if that finds this very program, else by path.
-fn program() -> String {
-    let own = std::env::current_exe().and_then(std::fs::canonicalize);
-    let Ok(own) = own else { return "clawpen".to_owned() };
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let first = std::env::split_paths(&path)
-        .map(|directory| directory.join("clawpen"))
-        .find(|path| path.is_file());
-    let is_own =
-        first.and_then(|path| std::fs::canonicalize(path).ok()).is_some_and(|path| path == own);
-    if is_own { "clawpen".to_owned() } else { shown_word(&own.to_string_lossy()) }
 }
 
 /// Shown when something beside the point failed.

@@ -53,18 +53,27 @@ pub(super) fn admit(
     // No change of the policy would bring one that is not there.
     let built = BuiltTool::parse(tool.name().as_str());
     let built = built.ok_or_else(|| ToolCallError::NoTool(absent(&tool)))?;
+    ask(name, layers, (store, prepared))?;
+    if !is_enabled(built, store) {
+        let name = built.as_str();
+        let text = format!(
+            "the tool `{name}` is switched off\nRule: `tools.web.fetch.enabled` is not true\nSmallest change: \
+             `tools.web.fetch.enabled`: true"
+        );
+        return Err(ToolCallError::Closed(text));
+    }
+    Ok(built)
+}
+
+/// Whether the policy opens a tool of this name to the session; whoever asks has the tool.
+pub(super) fn ask(
+    name: &str,
+    layers: &Layers,
+    (store, prepared): (&Store, &Prepared),
+) -> Result<(), ToolCallError> {
+    let tool = Tool::core(name);
     let block = match tool_policy::decide(layers, &tool) {
-        Verdict::Allowed(_) => {
-            if !is_enabled(built, store) {
-                let name = built.as_str();
-                let text = format!(
-                    "the tool `{name}` is switched off\nRule: `tools.web.fetch.enabled` is not true\nSmallest change: \
-                     `tools.web.fetch.enabled`: true"
-                );
-                return Err(ToolCallError::Closed(text));
-            }
-            return Ok(built);
-        }
+        Verdict::Allowed(_) => return Ok(()),
         Verdict::Blocked(block) => block,
     };
     let explanation = &prepared.explanation;

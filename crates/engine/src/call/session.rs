@@ -56,7 +56,7 @@ impl Desk {
         job: impl FnOnce(&SessionView<'_>) -> T,
     ) -> Result<T, ToolCallError> {
         self.at(who, |turn| {
-            let is_open = |tool: &SessionTool| turn.admit_session_tool(*tool).is_ok();
+            let is_open = |tool: &SessionTool| turn.ask_for(*tool).is_ok();
             Ok(job(&SessionView {
                 store: turn.store,
                 explanation: &turn.prepared.explanation,
@@ -109,7 +109,7 @@ impl Desk {
     ) -> Result<T, ToolCallError> {
         // The record is made after the job, which may take long and call again: no yard is held meanwhile.
         self.at(who, |turn| {
-            turn.admit_session_tool(tool).or_else(|error| {
+            turn.ask_for(tool).or_else(|error| {
                 turn.stopped(tool.as_str(), &error)?;
                 Err(error)
             })
@@ -148,12 +148,8 @@ impl Desk {
 }
 
 impl Turn<'_> {
-    fn admit_session_tool(&self, tool: SessionTool) -> Result<(), ToolCallError> {
-        match policy::admit(tool.as_str(), self.layers, (self.store, self.prepared)) {
-            // Open, and none of the tools that act in the sandbox.
-            Ok(_) | Err(ToolCallError::NoTool(_)) => Ok(()),
-            Err(error) => Err(error),
-        }
+    fn ask_for(&self, tool: SessionTool) -> Result<(), ToolCallError> {
+        policy::ask(tool.as_str(), self.layers, (self.store, self.prepared))
     }
 
     fn place(&self, files: &[Attachment]) -> Result<Vec<Placed>, ToolCallError> {

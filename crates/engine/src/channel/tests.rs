@@ -32,9 +32,10 @@ fn a_greeting_that_fails_leaves_no_connection() {
     let wrong = "Hello(Violation(WrongChannel { expected: 0, found: 1 }))";
     check_greeting(Script::new().says(1, Event::Done), wrong);
     check_greeting(Script::new().falls_silent(), "Hello(NoAnswer)");
-    let welcome = Welcome { version: 3, build: String::new(), sealed: false, instance: 0 };
+    let theirs = VERSION + 1;
+    let welcome = Welcome { version: theirs, build: String::new(), sealed: false, instance: 0 };
     let newer = Script::new().says(0, Event::Welcome(welcome));
-    check_greeting(newer, "Version { theirs: 3, oldest: 1 }");
+    check_greeting(newer, &format!("Version {{ theirs: {theirs}, oldest: 1 }}"));
     let refused = Script::new().says(0, failed(ErrorCode::Version));
     let expected = "Hello(Failed(Failure { code: Version, errno: 0, message: \"no\" }))";
     check_greeting(refused, expected);

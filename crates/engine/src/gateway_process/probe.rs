@@ -4,6 +4,8 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use clawpen_wire::gateway::TLS_ONLY;
+
 const MOST: usize = 8 * 1024;
 
 /// It did not answer as a gateway does.
@@ -24,10 +26,21 @@ pub fn probe(address: SocketAddr, limit: Duration) -> Result<(), ProbeError> {
     let address = reachable(address);
     let answer = ask(address, limit).map_err(|cause| ProbeError::Silent { address, cause })?;
     let answer = String::from_utf8_lossy(&answer);
-    if answer.starts_with("HTTP/1.1 200") && answer.contains("\"status\":\"live\"") {
+    let is_live = answer.starts_with("HTTP/1.1 200") && answer.contains("\"status\":\"live\"");
+    if is_live || is_tls(&answer) {
         return Ok(());
     }
     Err(ProbeError::Other { address })
+}
+
+/// Says whether the gateway there speaks TLS. Whoever asks it without is told so.
+pub fn speaks_tls(address: SocketAddr, limit: Duration) -> bool {
+    let answer = ask(reachable(address), limit).unwrap_or_default();
+    is_tls(&String::from_utf8_lossy(&answer))
+}
+
+fn is_tls(answer: &str) -> bool {
+    answer.starts_with("HTTP/1.1 400") && answer.ends_with(TLS_ONLY)
 }
 
 /// Where to ask whoever listens on every address.

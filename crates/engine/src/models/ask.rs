@@ -50,8 +50,12 @@ pub enum AskFailure {
 impl AskFailure {
     /// Whether more was sent than the model takes: a shorter talk would do.
     pub fn is_overflow(&self) -> bool {
-        let Self::Status { code: 400 | 413 | 422, words, .. } = self else { return false };
-        let words = words.to_lowercase();
+        let words = match self {
+            // Some say so only once they have begun to answer.
+            Self::Status { code: 400 | 413 | 422, words, .. }
+            | Self::Stream(StreamError::Server(words)) => words.to_lowercase(),
+            Self::Status { .. } | Self::Key(_) | Self::Http(_) | Self::Stream(_) => return false,
+        };
         words.contains("context length")
             || words.contains("context window")
             || words.contains("context_length")
@@ -66,10 +70,17 @@ impl AskFailure {
             Self::Http(
                 HttpError::Connect { .. } | HttpError::Late { .. } | HttpError::Broke { .. },
             ) => Some(Failed::Unreachable),
+            Self::Stream(StreamError::Server(_)) if self.is_overflow() => None,
             Self::Stream(StreamError::Broken | StreamError::Server(_)) => Some(Failed::Broken),
+            Self::Http(HttpError::Proxy { code, .. }) => {
+                Some(Failed::Status { code: *code, wait: None })
+            }
             Self::Key(_)
             | Self::Http(
-                HttpError::Address { .. } | HttpError::Header | HttpError::NoAuthorities,
+                HttpError::Address { .. }
+                | HttpError::Header
+                | HttpError::NoAuthorities
+                | HttpError::NoProxy { .. },
             )
             | Self::Stream(StreamError::Malformed { .. } | StreamError::TooLarge { .. }) => None,
         }
@@ -150,9 +161,10 @@ fn post(model: &Model, keys: &Keys, wanted: Wanted) -> Result<Post, HttpError> {
     let base = match model.api {
         // Its own interface is beside the compatible one.
         Api::Ollama => model.base_url.trim_end_matches("/v1"),
-        Api::OpenAiCompletions | Api::AnthropicMessages | Api::GoogleGenerativeAi => {
-            &model.base_url
-        }
+        Api::OpenAiCompletions
+        | Api::OpenAiResponses
+        | Api::AnthropicMessages
+        | Api::GoogleGenerativeAi => &model.base_url,
     };
     let mut headers = Vec::new();
     let mut add = |name: &str, value: &str| {
@@ -175,7 +187,8 @@ fn post(model: &Model, keys: &Keys, wanted: Wanted) -> Result<Post, HttpError> {
         add(name, value.expose_secret())?;
     }
     let body = wanted.body.to_string().into();
-    Ok(Post { address: format!("{base}{}", wanted.path), headers, body })
+    let address = format!("{base}{}", wanted.path);
+    Ok(Post { address, headers, body, route: keys.route.clone() })
 }
 
 /// The message of an error's JSON, or its text.

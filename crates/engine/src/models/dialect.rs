@@ -1,11 +1,11 @@
-//! What the four servers have in common: a request is made of a talk, deltas and a whole turn are read from events.
+//! What the servers have in common: a request is made of a talk, deltas and a whole turn are read from events.
 
 use clawpen_rules::models::{Api, Model};
 use serde_json::{Map, Value};
 
 use super::lines::{Event, Framing};
 use super::talk::{Call, Delta, Piece, StopReason, Talk, Turn, Usage};
-use super::{anthropic, gemini, ollama, openai};
+use super::{anthropic, gemini, ollama, openai, responses};
 use crate::random;
 
 /// Tool calls in one answer.
@@ -42,6 +42,7 @@ pub(super) struct Wanted {
 pub(super) fn request(model: &Model, talk: &Talk) -> Wanted {
     match model.api {
         Api::OpenAiCompletions => openai::request(model, talk),
+        Api::OpenAiResponses => responses::request(model, talk),
         Api::AnthropicMessages => anthropic::request(model, talk),
         Api::GoogleGenerativeAi => gemini::request(model, talk),
         Api::Ollama => ollama::request(model, talk),
@@ -52,6 +53,7 @@ pub(super) fn request(model: &Model, talk: &Talk) -> Wanted {
 #[derive(Debug)]
 pub(super) enum Reader {
     OpenAi(openai::Reader),
+    Responses(responses::Reader),
     Anthropic(anthropic::Reader),
     Gemini(gemini::Reader),
     Ollama(ollama::Reader),
@@ -61,6 +63,7 @@ impl Reader {
     pub(super) fn new(api: Api) -> Self {
         match api {
             Api::OpenAiCompletions => Self::OpenAi(openai::Reader::default()),
+            Api::OpenAiResponses => Self::Responses(responses::Reader::default()),
             Api::AnthropicMessages => Self::Anthropic(anthropic::Reader::default()),
             Api::GoogleGenerativeAi => Self::Gemini(gemini::Reader::default()),
             Api::Ollama => Self::Ollama(ollama::Reader::default()),
@@ -83,6 +86,7 @@ impl Reader {
         }
         match self {
             Self::OpenAi(reader) => reader.feed(&data, deltas),
+            Self::Responses(reader) => reader.feed(&data, deltas),
             Self::Anthropic(reader) => reader.feed(&data, deltas),
             Self::Gemini(reader) => reader.feed(&data, deltas),
             Self::Ollama(reader) => reader.feed(&data, deltas),
@@ -93,6 +97,7 @@ impl Reader {
     pub(super) fn finish(self) -> Result<Turn, StreamError> {
         let draft = match self {
             Self::OpenAi(reader) => reader.finish(),
+            Self::Responses(reader) => reader.finish(),
             Self::Anthropic(reader) => reader.finish(),
             Self::Gemini(reader) => reader.finish(),
             Self::Ollama(reader) => reader.finish(),
@@ -187,7 +192,7 @@ impl Draft {
         }
     }
 
-    fn turn(self) -> Result<Turn, StreamError> {
+    pub(super) fn turn(self) -> Result<Turn, StreamError> {
         let stop = self.stop.ok_or(StreamError::Broken)?;
         let pieces: Vec<Piece> = self.pieces.into_iter().map(Open::close).collect();
         let has_calls = pieces.iter().any(|piece| matches!(piece, Piece::Call(_)));

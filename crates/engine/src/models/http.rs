@@ -9,7 +9,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use clawpen_rules::models::proxy::{Route, Scheme};
+use http::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use http::{Method, Request, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -20,6 +21,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
+
+use super::proxy;
 
 /// How long the steps of a request may take.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +59,10 @@ pub enum HttpError {
     },
     #[error("no authority of this machine can be read, so no server can be believed")]
     NoAuthorities,
+    #[error("the proxy `{proxy}` did not let us through to `{host}`: status {code}")]
+    Proxy { proxy: String, host: String, code: u16 },
+    #[error("what answers at `{proxy}` is no HTTP proxy")]
+    NoProxy { proxy: String },
     #[error("`{host}` took longer than {} s to {what}", .after.as_secs_f32())]
     Late { host: String, what: &'static str, after: Duration },
     #[error("the connection to `{host}` broke")]
@@ -72,6 +79,7 @@ pub(super) struct Post {
     /// Marked so that nothing prints them.
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     pub(super) body: Bytes,
+    pub(super) route: Route,
 }
 
 /// The head of an answer, and the rest to be read.
@@ -98,25 +106,37 @@ impl Drop for Connection {
 pub(super) async fn post(post: Post, times: &Times) -> Result<Answer, HttpError> {
     let bad = || HttpError::Address { address: shown(&post.address) };
     let uri: Uri = post.address.parse().map_err(|_error| bad())?;
-    let host = uri.host().ok_or_else(bad)?.trim_matches(['[', ']']).to_owned();
-    let is_tls = uri.scheme_str() == Some("https");
-    let number = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+    let (scheme, host, number) = target(&post.address).ok_or_else(bad)?;
     let reach = async {
-        let connect = |cause| HttpError::Connect { host: host.clone(), cause };
-        let socket = TcpStream::connect((host.as_str(), number)).await.map_err(connect)?;
-        socket.set_nodelay(true).map_err(connect)?;
-        if !is_tls {
-            return handshake(socket, &host).await;
-        }
+        let socket = match &post.route {
+            Route::Direct(_) => connect(&host, number).await?,
+            Route::Proxy(proxy) => connect(&proxy.host, proxy.port).await?,
+        };
+        let socket = match (scheme, &post.route) {
+            (Scheme::Http, _) => return handshake(socket, &host).await,
+            (Scheme::Https, Route::Direct(_)) => socket,
+            (Scheme::Https, Route::Proxy(proxy)) => {
+                proxy::tunnel(socket, proxy, (&host, number)).await?
+            }
+        };
         let name = ServerName::try_from(host.clone()).map_err(|_error| bad())?;
         let stream = TlsConnector::from(believed()?).connect(name, socket).await;
-        handshake(stream.map_err(connect)?, &host).await
+        let stream = stream.map_err(|cause| HttpError::Connect { host: host.clone(), cause })?;
+        handshake(stream, &host).await
     };
     let (mut sender, connection) = within(times.connect, &host, "connect", reach).await??;
     let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
     let path = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    let mut request = Request::builder().method(Method::POST).uri(path);
+    let request = Request::builder().method(Method::POST);
+    let mut request = match (scheme, &post.route) {
+        // Without a tunnel it is the proxy that sends the request on, so it must know where to.
+        (Scheme::Http, Route::Proxy(_)) => request.uri(uri.clone()),
+        (Scheme::Http, Route::Direct(_)) | (Scheme::Https, _) => request.uri(path),
+    };
     if let Some(headers) = request.headers_mut() {
+        if let (Scheme::Http, Route::Proxy(proxy)) = (scheme, &post.route) {
+            headers.extend(proxy::login(proxy).map(|login| (PROXY_AUTHORIZATION, login)));
+        }
         headers.insert(HOST, HeaderValue::from_str(authority).map_err(|_error| bad())?);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.extend(post.headers);
@@ -135,6 +155,24 @@ pub(super) async fn post(post: Post, times: &Times) -> Result<Answer, HttpError>
         idle: times.idle,
         _connection: connection,
     })
+}
+
+/// Where an address leads; `None` if it is none.
+pub(super) fn target(address: &str) -> Option<(Scheme, String, u16)> {
+    let uri: Uri = address.parse().ok()?;
+    let (scheme, usual) = match uri.scheme_str()? {
+        "https" => (Scheme::Https, 443),
+        _ => (Scheme::Http, 80),
+    };
+    let host = uri.host()?.trim_matches(['[', ']']).to_owned();
+    Some((scheme, host, uri.port_u16().unwrap_or(usual)))
+}
+
+async fn connect(host: &str, port: u16) -> Result<TcpStream, HttpError> {
+    let failed = |cause| HttpError::Connect { host: host.to_owned(), cause };
+    let socket = TcpStream::connect((host, port)).await.map_err(failed)?;
+    socket.set_nodelay(true).map_err(failed)?;
+    Ok(socket)
 }
 
 type Sender = hyper::client::conn::http1::SendRequest<Full<Bytes>>;

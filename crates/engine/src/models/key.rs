@@ -5,10 +5,12 @@ use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 
 use clawpen_rules::config::locate::{Variables as _, expand_tilde};
+use clawpen_rules::models::proxy::{self, BadProxy, Reason, Route};
 use clawpen_rules::models::{KeyNeed, KeySource, Model};
 use secrecy::zeroize::Zeroizing;
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::{ExposeSecret, SecretString};
 
+use super::http as transport;
 use crate::config_store::Store;
 
 /// A larger file holds no key.
@@ -33,13 +35,21 @@ pub enum KeyError {
     Open { path: String },
     #[error("the key file `{path}` {what}")]
     Shape { path: String, what: &'static str },
+    #[error(transparent)]
+    Proxy(#[from] BadProxy),
 }
 
-/// What a server is shown.
-#[derive(Default)]
+/// What a server is shown, and the way to it.
 pub struct Keys {
     pub(super) key: Option<SecretString>,
     pub(super) headers: Vec<(String, SecretString)>,
+    pub(super) route: Route,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self { key: None, headers: Vec::new(), route: Route::Direct(Reason::NoneNamed) }
+    }
 }
 
 impl std::fmt::Debug for Keys {
@@ -65,13 +75,26 @@ impl Keys {
                 headers.push((name.clone(), value));
             }
         }
-        Ok(Self { key, headers })
+        let route = match transport::target(&model.base_url) {
+            Some((scheme, host, port)) => {
+                let target = proxy::Target { scheme, host: &host, port };
+                proxy::decide(&store.environment, target)?
+            }
+            // Whoever sends the request will say what is wrong with the address.
+            None => Route::Direct(Reason::NoneNamed),
+        };
+        Ok(Self { key, headers, route })
     }
 
     /// A text of the server's without any of the keys: some servers repeat what they were sent.
     pub(super) fn scrub(&self, text: &str) -> String {
         let secrets = self.key.iter().chain(self.headers.iter().map(|(_, value)| value));
-        secrets.fold(text.to_owned(), |text, secret| match secret.expose_secret() {
+        let login = match &self.route {
+            Route::Proxy(proxy) => proxy.login.as_deref(),
+            Route::Direct(_) => None,
+        };
+        let secrets = secrets.map(ExposeSecret::expose_secret).chain(login);
+        secrets.fold(text.to_owned(), |text, secret| match secret {
             "" => text,
             secret => text.replace(secret, "***"),
         })

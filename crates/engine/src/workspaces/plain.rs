@@ -179,8 +179,8 @@ pub(super) fn make_directory(
 /// anything into such a one.
 fn is_fresh(directory: BorrowedFd<'_>) -> io::Result<bool> {
     let found = beneath::stat(directory)?;
-    let is_shared = found.mode & 0o077 != 0;
-    let is_ours = found.uid == rustix::process::geteuid().as_raw() && !is_shared;
+    let is_closed = found.mode & 0o777 == 0o700;
+    let is_ours = found.uid == rustix::process::geteuid().as_raw() && is_closed;
     let mut is_empty = true;
     beneath::list(directory, &mut |_| {
         is_empty = false;

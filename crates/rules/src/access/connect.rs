@@ -1,23 +1,27 @@
 //! Decides what becomes of somebody who wants to log in.
 //!
-//! The order is the reference's: page of origin, then the secret, then what a missing device means,
-//! then pairing. Whether a secret or a signature is right is looked up by the caller and comes in as
-//! a fact; nothing here compares secrets.
+//! The order is the reference's: page of origin ([`super::origin`]), then the secret, then what a missing
+//! device means, then pairing. Whether a secret or a signature is right is looked up by the caller and
+//! comes in as a fact; nothing here compares secrets.
 
 use std::net::IpAddr;
 
+use super::trusted_user::UserVerdict;
 use super::{Role, Scopes};
 
 /// Facts about the connection itself, before anybody said anything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Peer {
-    /// Who is on the other end of the socket.
+    /// Whom the connection comes from: the other end of the socket, or whom a believed proxy names.
     pub address: Option<IpAddr>,
     /// The `Host` header.
     pub host: Option<String>,
     pub origin: Option<String>,
-    /// A header that only a proxy sets is there.
+    /// A header that only a proxy sets is there. Whoever comes through a proxy is never of this machine:
+    /// an address in a header decides nothing that is granted to neighbours.
     pub is_forwarded: bool,
+    /// Whom the proxy vouches for, where `gateway.auth.mode` is `trusted-proxy`.
+    pub user: Option<UserVerdict>,
 }
 
 impl Peer {
@@ -50,81 +54,6 @@ impl ClientKind {
     }
 }
 
-/// What the config says about pages.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct OriginRules {
-    pub allowed: Vec<String>,
-    /// `gateway.controlUi.dangerouslyAllowHostHeaderOriginFallback`.
-    pub host_header_counts: bool,
-}
-
-/// Whether a page may talk to us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OriginVerdict {
-    /// No page is involved, or an allowed one.
-    Fine,
-    Missing,
-    NotAllowed,
-}
-
-/// Decides whether the page behind a connection may talk to us.
-#[must_use]
-pub fn decide_origin(
-    peer: &Peer,
-    id: &str,
-    kind: ClientKind,
-    rules: &OriginRules,
-) -> OriginVerdict {
-    let is_page = match kind {
-        ClientKind::ControlUi => id == "openclaw-control-ui",
-        ClientKind::Webchat => true,
-        ClientKind::Other => false,
-    };
-    if !is_page && peer.origin.is_none() {
-        return OriginVerdict::Fine;
-    }
-    let Some(origin) = peer.origin.as_deref().and_then(Origin::parse) else {
-        return OriginVerdict::Missing;
-    };
-    let is_listed = rules.allowed.iter().any(|allowed| {
-        let allowed = allowed.trim().to_ascii_lowercase();
-        allowed == "*" || allowed.trim_end_matches('/') == origin.text
-    });
-    let host = peer.host.as_deref().map(str::to_ascii_lowercase);
-    let is_own_host = rules.host_header_counts && host.as_deref() == Some(origin.authority());
-    let is_local_page = peer.is_local() && is_loopback_name(host_name(origin.authority()));
-    if is_listed || is_own_host || is_local_page {
-        OriginVerdict::Fine
-    } else {
-        OriginVerdict::NotAllowed
-    }
-}
-
-/// `scheme://authority`, lower case.
-struct Origin {
-    text: String,
-    start: usize,
-}
-
-impl Origin {
-    /// `null`, a path or anything else that no browser sends is none.
-    fn parse(text: &str) -> Option<Self> {
-        let text = text.trim().to_ascii_lowercase();
-        let (scheme, authority) = text.split_once("://")?;
-        let is_web = matches!(scheme, "http" | "https");
-        let is_plain = !authority.is_empty()
-            && authority.bytes().all(|b| {
-                b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b':' | b'[' | b']' | b'_')
-            });
-        let start = scheme.len() + "://".len();
-        (is_web && is_plain).then_some(Self { text, start })
-    }
-
-    fn authority(&self) -> &str {
-        self.text.get(self.start..).unwrap_or_default()
-    }
-}
-
 /// A host without its port.
 fn host_name(host: &str) -> &str {
     if let Some(rest) = host.strip_prefix('[') {
@@ -138,7 +67,7 @@ fn host_name(host: &str) -> &str {
     }
 }
 
-fn is_loopback_name(name: &str) -> bool {
+pub(super) fn is_loopback_name(name: &str) -> bool {
     name.eq_ignore_ascii_case("localhost")
         || name.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
@@ -146,13 +75,37 @@ fn is_loopback_name(name: &str) -> bool {
 /// How the shared secret went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SecretVerdict {
-    /// It is the right one, or the mode asks for none.
+    /// It is the right one, a proxy vouches for the user, or the mode asks for nothing.
     Right,
     /// None was given.
     Absent,
     Wrong,
     /// Too many wrong ones came from there: it was not even looked at.
     Throttled,
+    /// No proxy vouches for anybody who may come in.
+    Denied,
+}
+
+/// When a control page needs a device of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeviceRule {
+    #[default]
+    Always,
+    /// `gateway.controlUi.allowInsecureAuth`: not on this machine, where a browser makes no keys for a
+    /// page that came without TLS.
+    NotLocally,
+    /// `gateway.controlUi.dangerouslyDisableDeviceAuth`: the secret alone is worth every scope.
+    Never,
+}
+
+/// What is known of a login without a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deviceless<'a> {
+    pub peer: &'a Peer,
+    pub kind: ClientKind,
+    pub role: Role,
+    pub secret: SecretVerdict,
+    pub rule: DeviceRule,
 }
 
 /// What a login without a device gets.
@@ -160,6 +113,8 @@ pub enum SecretVerdict {
 pub enum WithoutDevice {
     /// Let in, with no scope at all.
     LetIn,
+    /// Let in with the scopes that were asked for: the config says so.
+    LetInWithScopes,
     /// A control page must show a device.
     ControlUiNeedsDevice,
     NeedsDevice,
@@ -167,25 +122,40 @@ pub enum WithoutDevice {
     Unauthorized,
 }
 
-/// Decides what a login without a device gets. A shared secret alone never gives a scope: whoever
-/// reads it off a screen could do everything with it.
+/// Says whether the config lets this control page in without a device.
+fn is_excused(login: &Deviceless<'_>) -> bool {
+    match (login.kind, login.role, login.rule) {
+        (ClientKind::ControlUi, Role::Operator, DeviceRule::Never) => true,
+        (ClientKind::ControlUi, Role::Operator, DeviceRule::NotLocally) => login.peer.is_local(),
+        (ClientKind::ControlUi, Role::Operator, DeviceRule::Always)
+        | (ClientKind::ControlUi, Role::Node, _)
+        | (ClientKind::Webchat | ClientKind::Other, _, _) => false,
+    }
+}
+
+/// Decides what a login without a device gets. A shared secret alone never gives a scope, unless the
+/// config says so: whoever reads it off a screen could do everything with it.
 #[must_use]
-pub const fn decide_without_device(kind: ClientKind, secret: SecretVerdict) -> WithoutDevice {
-    match (kind, secret) {
+pub fn decide_without_device(login: &Deviceless<'_>) -> WithoutDevice {
+    if login.secret == SecretVerdict::Denied {
+        return WithoutDevice::Unauthorized;
+    }
+    let is_named = matches!(login.peer.user, Some(UserVerdict::Known(_)));
+    let is_excused = is_excused(login);
+    if login.kind == ClientKind::ControlUi && !is_excused && !is_named {
         // Said first, whatever the secret was: the page can do nothing without a device.
-        (
-            ClientKind::ControlUi,
-            SecretVerdict::Right
-            | SecretVerdict::Absent
-            | SecretVerdict::Wrong
-            | SecretVerdict::Throttled,
-        ) => WithoutDevice::ControlUiNeedsDevice,
-        (
-            ClientKind::Webchat | ClientKind::Other,
-            SecretVerdict::Wrong | SecretVerdict::Throttled,
-        ) => WithoutDevice::Unauthorized,
-        (ClientKind::Webchat | ClientKind::Other, SecretVerdict::Right) => WithoutDevice::LetIn,
-        (ClientKind::Webchat | ClientKind::Other, SecretVerdict::Absent) => {
+        return WithoutDevice::ControlUiNeedsDevice;
+    }
+    match (login.secret, login.role) {
+        (SecretVerdict::Wrong | SecretVerdict::Throttled | SecretVerdict::Denied, _) => {
+            WithoutDevice::Unauthorized
+        }
+        (SecretVerdict::Right, Role::Operator) if is_excused => WithoutDevice::LetInWithScopes,
+        (SecretVerdict::Right, Role::Operator) => WithoutDevice::LetIn,
+        (SecretVerdict::Absent, _) if is_excused && login.rule == DeviceRule::Never => {
+            WithoutDevice::Unauthorized
+        }
+        (SecretVerdict::Right, Role::Node) | (SecretVerdict::Absent, _) => {
             WithoutDevice::NeedsDevice
         }
     }
@@ -216,6 +186,9 @@ pub enum Pairing {
     Paired,
     /// New, on this machine: taken without asking.
     Silent,
+    /// Not written down: the proxy names the user of this control page, or nothing is asked of pages of
+    /// this machine.
+    NotKept,
     /// Somebody must agree first.
     Ask(AskReason),
 }
@@ -240,14 +213,28 @@ impl AskReason {
     }
 }
 
+/// What a gateway asks of whoever comes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    Nothing,
+    Something,
+}
+
 /// Decides whether a device, whose signature is right, is let in.
 #[must_use]
 pub fn decide_pairing(
     peer: &Peer,
-    kind: ClientKind,
+    (kind, asked): (ClientKind, Asked),
     known: Option<&KnownDevice>,
     shown: &ShownDevice,
 ) -> Pairing {
+    let is_control = kind == ClientKind::ControlUi && shown.role == Role::Operator;
+    let is_named = matches!(peer.user, Some(UserVerdict::Known(_)));
+    // The reference lets any control page in where nothing is asked; here it must be of this machine.
+    let is_open = asked == Asked::Nothing && peer.is_local();
+    if is_control && (is_named || is_open) {
+        return Pairing::NotKept;
+    }
     let Some(known) = known else {
         let is_page = match kind {
             ClientKind::ControlUi | ClientKind::Webchat => true,
@@ -276,7 +263,7 @@ mod tests {
             address: Some([127, 0, 0, 1].into()),
             host: Some(host.to_owned()),
             origin: origin.map(str::to_owned),
-            is_forwarded: false,
+            ..Peer::default()
         }
     }
 
@@ -302,56 +289,69 @@ mod tests {
         assert!(!Peer { host: None, ..peer("", None) }.is_local());
     }
 
-    #[test]
-    fn a_foreign_page_gets_nowhere() {
-        use OriginVerdict::{Fine, Missing, NotAllowed};
-        check_origin("cli", None, Fine);
-        check_origin("cli", Some("http://evil.example"), NotAllowed);
-        check_origin("openclaw-control-ui", None, Missing);
-        check_origin("openclaw-control-ui", Some("null"), Missing);
-        check_origin("openclaw-control-ui", Some("http://localhost:3000"), Fine);
-        check_origin("openclaw-control-ui", Some("http://[::1]:3000"), Fine);
-        check_origin("openclaw-control-ui", Some("http://localhost:3000@evil.example"), Missing);
-        check_origin("openclaw-control-ui", Some("http://localhost.evil.example"), NotAllowed);
-        check_origin("webchat-ui", Some("https://ok.example"), Fine);
-        check_origin("webchat-ui", Some("https://OK.example"), Fine);
-        check_origin("webchat-ui", Some("http://ok.example"), NotAllowed);
-        check_origin("openclaw-tui", None, Fine);
-    }
-
     #[track_caller]
-    fn check_origin(id: &str, origin: Option<&str>, expected: OriginVerdict) {
-        let rules = OriginRules {
-            allowed: vec!["https://ok.example/".to_owned()],
-            host_header_counts: false,
-        };
-        let kind = ClientKind::of(id, "ui");
-        let peer = peer("127.0.0.1:1", origin);
-        assert_eq!(decide_origin(&peer, id, kind, &rules), expected, "{id} {origin:?}");
-    }
-
-    #[test]
-    fn a_loopback_page_of_another_machine_is_foreign() {
-        let remote = Peer {
-            address: Some([10, 0, 0, 1].into()),
-            ..peer("gw:1", Some("http://localhost:3000"))
-        };
-        let rules = OriginRules::default();
-        let verdict = decide_origin(&remote, "webchat-ui", ClientKind::Webchat, &rules);
-        assert_eq!(verdict, OriginVerdict::NotAllowed);
+    fn check_deviceless(kind: ClientKind, secret: SecretVerdict, expected: WithoutDevice) {
+        let peer = peer("localhost", None);
+        let rule = DeviceRule::Always;
+        let login = Deviceless { peer: &peer, kind, role: Role::Operator, secret, rule };
+        assert_eq!(decide_without_device(&login), expected, "{login:?}");
     }
 
     #[test]
     fn the_secret_alone_gives_no_scope() {
-        use SecretVerdict::{Absent, Right, Throttled, Wrong};
-        for (kind, secret, expected) in [
-            (ClientKind::Other, Right, WithoutDevice::LetIn),
-            (ClientKind::Other, Absent, WithoutDevice::NeedsDevice),
-            (ClientKind::Other, Wrong, WithoutDevice::Unauthorized),
-            (ClientKind::Webchat, Throttled, WithoutDevice::Unauthorized),
-            (ClientKind::ControlUi, Right, WithoutDevice::ControlUiNeedsDevice),
+        use SecretVerdict::{Absent, Denied, Right, Throttled, Wrong};
+        check_deviceless(ClientKind::Other, Right, WithoutDevice::LetIn);
+        check_deviceless(ClientKind::Other, Absent, WithoutDevice::NeedsDevice);
+        check_deviceless(ClientKind::Other, Wrong, WithoutDevice::Unauthorized);
+        check_deviceless(ClientKind::Other, Denied, WithoutDevice::Unauthorized);
+        check_deviceless(ClientKind::Webchat, Throttled, WithoutDevice::Unauthorized);
+        check_deviceless(ClientKind::ControlUi, Right, WithoutDevice::ControlUiNeedsDevice);
+        check_deviceless(ClientKind::ControlUi, Wrong, WithoutDevice::ControlUiNeedsDevice);
+        check_deviceless(ClientKind::ControlUi, Denied, WithoutDevice::Unauthorized);
+    }
+
+    #[test]
+    fn a_control_page_is_excused_from_its_device_by_the_config_only() {
+        use SecretVerdict::{Absent, Right, Wrong};
+        use WithoutDevice::{ControlUiNeedsDevice, LetInWithScopes, NeedsDevice, Unauthorized};
+        let local = peer("localhost", Some("http://localhost:1"));
+        let remote = Peer { is_forwarded: true, ..local.clone() };
+        for (peer, rule, role, secret, expected) in [
+            (&local, DeviceRule::Always, Role::Operator, Right, ControlUiNeedsDevice),
+            (&local, DeviceRule::NotLocally, Role::Operator, Right, LetInWithScopes),
+            (&local, DeviceRule::NotLocally, Role::Operator, Wrong, Unauthorized),
+            (&local, DeviceRule::NotLocally, Role::Operator, Absent, NeedsDevice),
+            (&remote, DeviceRule::NotLocally, Role::Operator, Right, ControlUiNeedsDevice),
+            (&remote, DeviceRule::Never, Role::Operator, Right, LetInWithScopes),
+            (&remote, DeviceRule::Never, Role::Operator, Wrong, Unauthorized),
+            (&remote, DeviceRule::Never, Role::Operator, Absent, Unauthorized),
+            (&local, DeviceRule::Never, Role::Node, Right, ControlUiNeedsDevice),
         ] {
-            assert_eq!(decide_without_device(kind, secret), expected);
+            let kind = ClientKind::ControlUi;
+            let login = Deviceless { peer, kind, role, secret, rule };
+            assert_eq!(decide_without_device(&login), expected, "{login:?}");
+            // No other program profits from it.
+            let other = Deviceless { kind: ClientKind::Other, ..login };
+            assert_ne!(decide_without_device(&other), LetInWithScopes);
+        }
+        let node = Deviceless {
+            peer: &local,
+            kind: ClientKind::Other,
+            role: Role::Node,
+            secret: Right,
+            rule: DeviceRule::Always,
+        };
+        assert_eq!(decide_without_device(&node), NeedsDevice);
+    }
+
+    #[test]
+    fn whom_a_proxy_names_comes_in_without_a_device_and_without_scopes() {
+        let user = Some(UserVerdict::Known("ada".to_owned()));
+        let peer = Peer { user, is_forwarded: true, ..peer("gw.example", None) };
+        for kind in [ClientKind::ControlUi, ClientKind::Webchat, ClientKind::Other] {
+            let (secret, rule) = (SecretVerdict::Right, DeviceRule::Always);
+            let login = Deviceless { peer: &peer, kind, role: Role::Operator, secret, rule };
+            assert_eq!(decide_without_device(&login), WithoutDevice::LetIn, "{kind:?}");
         }
     }
 
@@ -371,7 +371,7 @@ mod tests {
         };
         let local = peer("127.0.0.1:1", None);
         let decide = |known: Option<&KnownDevice>, shown: &ShownDevice| {
-            decide_pairing(&local, ClientKind::Other, known, shown)
+            decide_pairing(&local, (ClientKind::Other, Asked::Something), known, shown)
         };
         let read = shown(&["operator.read"]);
         assert_eq!(decide(Some(&known), &read), Pairing::Paired);
@@ -389,15 +389,16 @@ mod tests {
         );
         assert_eq!(decide(None, &read), Pairing::Silent);
         let page = peer("127.0.0.1:1", Some("http://localhost"));
-        assert_eq!(
-            decide_pairing(&page, ClientKind::Other, None, &read),
-            Pairing::Ask(AskReason::NotPaired)
-        );
-        assert_eq!(decide_pairing(&page, ClientKind::Webchat, None, &read), Pairing::Silent);
+        let new = |peer: &Peer, kind, asked| decide_pairing(peer, (kind, asked), None, &read);
+        let ask = Pairing::Ask(AskReason::NotPaired);
+        assert_eq!(new(&page, ClientKind::Other, Asked::Something), ask);
+        assert_eq!(new(&page, ClientKind::Webchat, Asked::Something), Pairing::Silent);
         let remote = Peer { is_forwarded: true, ..local.clone() };
-        assert_eq!(
-            decide_pairing(&remote, ClientKind::Other, None, &read),
-            Pairing::Ask(AskReason::NotPaired)
-        );
+        assert_eq!(new(&remote, ClientKind::Other, Asked::Something), ask);
+        assert_eq!(new(&remote, ClientKind::ControlUi, Asked::Nothing), ask);
+        assert_eq!(new(&page, ClientKind::ControlUi, Asked::Nothing), Pairing::NotKept);
+        let named = Peer { user: Some(UserVerdict::Known("ada".to_owned())), ..remote.clone() };
+        assert_eq!(new(&named, ClientKind::ControlUi, Asked::Something), Pairing::NotKept);
+        assert_eq!(new(&named, ClientKind::Other, Asked::Something), ask);
     }
 }

@@ -1,9 +1,10 @@
 //! Decides whom a connection comes from when proxies stand in between.
 //!
 //! What a header says about the sender is believed only if the machine at the other end of the socket is
-//! one that `gateway.trustedProxies` names, and then only up to the first hop that is none of them.
+//! one that `gateway.trustedProxies` names, and then only up to the first hop that is none of them. It
+//! says who is counted and written down; that somebody is of this machine is never believed of a header.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A machine, or a range of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,12 +42,25 @@ impl Range {
 
 /// The proxies that are believed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TrustedProxies(Vec<Range>);
+pub struct TrustedProxies {
+    ranges: Vec<Range>,
+    real_ip: RealIp,
+}
+
+/// `gateway.allowRealIpFallback`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RealIp {
+    #[default]
+    Ignored,
+    Counts,
+}
 
 /// What the headers of a request say about its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Said<'a> {
+    /// All `X-Forwarded-For` lines, in their order, joined by commas.
     pub forwarded_for: Option<&'a str>,
+    /// `X-Real-IP`; counts only with `gateway.allowRealIpFallback`, because proxies pass it on unread.
     pub real_ip: Option<&'a str>,
     /// Any header is there that only a proxy sets.
     pub any: Forwarded,
@@ -64,7 +78,7 @@ pub enum Forwarded {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sender {
     pub address: IpAddr,
-    /// `Yes` if it came over a proxy that is not believed: never a sender of this machine.
+    /// `Yes` if it came over any proxy, believed or not: never a sender of this machine.
     pub forwarded: Forwarded,
 }
 
@@ -72,11 +86,32 @@ impl TrustedProxies {
     /// From the list in the config; the error is the entry that is neither an address nor a range.
     pub fn parse(list: &[String]) -> Result<Self, String> {
         let range = |text: &String| Range::parse(text).ok_or_else(|| text.clone());
-        list.iter().map(range).collect::<Result<_, _>>().map(Self)
+        let ranges = list.iter().map(range).collect::<Result<_, _>>()?;
+        Ok(Self { ranges, real_ip: RealIp::default() })
     }
 
-    fn holds(&self, address: IpAddr) -> bool {
-        self.0.iter().any(|range| range.holds(address))
+    #[must_use]
+    pub fn with_real_ip(self, real_ip: RealIp) -> Self {
+        Self { real_ip, ..self }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Says whether an address is one of these proxies.
+    pub fn holds(&self, address: IpAddr) -> bool {
+        self.ranges.iter().any(|range| range.holds(address))
+    }
+
+    /// Says whether a proxy on this machine is among them.
+    pub fn holds_this_machine(&self) -> bool {
+        self.holds(Ipv4Addr::LOCALHOST.into()) || self.holds(Ipv6Addr::LOCALHOST.into())
+    }
+
+    /// Says whether everybody is: then headers prove nothing.
+    pub fn is_everybody(&self) -> bool {
+        self.ranges.iter().any(|range| range.bits == 0)
     }
 
     /// Decides whom a request comes from.
@@ -96,12 +131,12 @@ impl TrustedProxies {
                     Some(Ok(hop)) => break Some(hop),
                 }
             },
-            None => said.real_ip.and_then(|text| text.trim().parse().ok()),
+            None => match self.real_ip {
+                RealIp::Ignored => None,
+                RealIp::Counts => said.real_ip.and_then(|text| text.trim().parse().ok()),
+            },
         };
-        match found {
-            Some(address) => Sender { address, forwarded: Forwarded::No },
-            None => unbelieved,
-        }
+        found.map_or(unbelieved, |address| Sender { address, ..unbelieved })
     }
 }
 
@@ -124,15 +159,27 @@ mod tests {
     fn only_trusted_machines_are_believed_and_only_to_the_first_stranger() {
         check("192.0.2.1", None, ("192.0.2.1", Forwarded::No));
         check("192.0.2.1", Some("127.0.0.1"), ("192.0.2.1", Forwarded::Yes));
-        check("10.1.2.3", Some("198.51.100.7"), ("198.51.100.7", Forwarded::No));
+        check("10.1.2.3", Some("198.51.100.7"), ("198.51.100.7", Forwarded::Yes));
         check(
             "10.1.2.3",
             Some("127.0.0.1, 198.51.100.7, 10.9.9.9"),
-            ("198.51.100.7", Forwarded::No),
+            ("198.51.100.7", Forwarded::Yes),
         );
         check("10.1.2.3", Some("10.9.9.9"), ("10.1.2.3", Forwarded::Yes));
         check("10.1.2.3", Some("nonsense"), ("10.1.2.3", Forwarded::Yes));
         check("127.0.0.1", None, ("127.0.0.1", Forwarded::No));
+        check("127.0.0.1", Some("127.0.0.2"), ("127.0.0.2", Forwarded::Yes));
+    }
+
+    #[test]
+    fn a_real_ip_header_counts_only_where_the_config_says_so() {
+        let trusted = TrustedProxies::parse(&["10.0.0.1".to_owned()]).unwrap();
+        let said = Said { real_ip: Some("127.0.0.1"), any: Forwarded::Yes, ..Said::default() };
+        let address = |trusted: &TrustedProxies| trusted.decide([10, 0, 0, 1].into(), said).address;
+        assert_eq!(address(&trusted), IpAddr::from([10, 0, 0, 1]));
+        let daring = trusted.with_real_ip(RealIp::Counts);
+        assert_eq!(address(&daring), IpAddr::from([127, 0, 0, 1]));
+        assert_eq!(daring.decide([10, 0, 0, 1].into(), said).forwarded, Forwarded::Yes);
     }
 
     #[test]

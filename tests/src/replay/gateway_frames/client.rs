@@ -1,7 +1,7 @@
 //! A client of the gateway: it keeps what it is sent, and asks for it in any order.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -14,7 +14,7 @@ use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
@@ -27,6 +27,10 @@ pub struct Headers {
     pub forwarded: bool,
     /// Ten wrong secrets come before it.
     pub guess_first: bool,
+    /// Others, one line each; `host` takes the place of the real one.
+    pub more: Vec<(&'static str, String)>,
+    /// The address of this machine that it comes from.
+    pub source: Option<Ipv4Addr>,
 }
 
 impl Headers {
@@ -49,6 +53,7 @@ impl Headers {
             origin,
             forwarded: details["reason"] == "not-paired",
             guess_first: details["code"] == "AUTH_RATE_LIMITED",
+            ..Self::default()
         }
     }
 }
@@ -70,13 +75,25 @@ impl std::fmt::Debug for Client {
 
 impl Client {
     pub async fn connect(address: SocketAddr, headers: &Headers) -> Result<Self> {
-        let stream = TcpStream::connect(address).await?;
+        let socket = TcpSocket::new_v4()?;
+        if let Some(source) = headers.source {
+            socket.bind((source, 0).into())?;
+        }
+        let stream = socket.connect(address).await?;
         let mut request = format!("ws://{address}/").into_client_request()?;
         if let Some(origin) = &headers.origin {
             request.headers_mut().insert("origin", HeaderValue::from_str(origin)?);
         }
         if headers.forwarded {
             request.headers_mut().insert("x-forwarded-for", HeaderValue::from_static("192.0.2.9"));
+        }
+        for (name, value) in &headers.more {
+            let value = HeaderValue::from_str(value)?;
+            if *name == "host" {
+                request.headers_mut().insert(*name, value);
+            } else {
+                request.headers_mut().append(*name, value);
+            }
         }
         let (socket, _) = tokio_tungstenite::client_async(request, stream).await?;
         Ok(Self { socket, challenge: None, kept: Vec::new(), closed: None, is_logged_in: false })
@@ -332,13 +349,17 @@ impl Devices {
 pub async fn http(address: SocketAddr, request: &Value) -> Result<Value> {
     let text = |key: &str| request[key].as_str().unwrap_or_default().to_owned();
     let body = text("body");
+    let host = request["headers"]["Host"].as_str().map_or(address.to_string(), str::to_owned);
     let mut head = format!(
-        "{} {} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\n",
+        "{} {} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {}\r\n",
         text("method"),
         text("path"),
         body.len()
     );
     for (name, value) in request["headers"].as_object().into_iter().flatten() {
+        if name == "Host" {
+            continue;
+        }
         head = format!("{head}{name}: {}\r\n", value.as_str().unwrap_or_default());
     }
     let mut stream = TcpStream::connect(address).await?;

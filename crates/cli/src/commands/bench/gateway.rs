@@ -1,5 +1,6 @@
 //! The gateway as a process of its own: how fast it is there, what it weighs, how fast it answers one
-//! client and five hundred, and whether one that does not read harms the others.
+//! client and five hundred, and whether one that does not read harms the others. Beside the reference's,
+//! where that is installed.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -12,11 +13,15 @@ use serde_json::{Value, json};
 
 use super::jobs::{Bench, at_most, within};
 use super::numbers::{Summary, Times};
+use super::reference::Reference;
 use super::{BenchError, Measured, Row, Verdict, system};
 
 /// The secret of gateways that live for a few seconds.
-const TOKEN: &str = "bench-gateway-token-of-this-run";
+pub(super) const TOKEN: &str = "bench-gateway-token-of-this-run";
 const STARTS: usize = 10;
+/// The reference takes seconds for each.
+const REFERENCE_STARTS: usize = 3;
+const REFERENCE_ROUNDS: usize = 50;
 const START_BUDGET: f64 = 150.0;
 const IDLE_BUDGET_MB: u64 = 40;
 const ANSWER_BUDGET: f64 = 1.0;
@@ -29,7 +34,7 @@ const AT_ONCE: usize = 16;
 const SHOUTS: usize = 5_000;
 
 impl Bench {
-    pub(super) fn gateway(&self) -> Result<Vec<Row>, BenchError> {
+    pub(super) fn gateway(&self, reference: Option<&Reference>) -> Result<Vec<Row>, BenchError> {
         let mut starts = Times::default();
         for _ in 1..STARTS {
             starts.measure(Gateway::start)?;
@@ -40,26 +45,63 @@ impl Bench {
             .build()
             .map_err(system("start a runtime"))?;
         let device = Arc::new(Device::new().map_err(failed)?);
+        let rival = reference.map(|reference| measure(reference, &runtime)).transpose()?;
+        let beside =
+            |of: fn(&Rival) -> Option<Summary>| Some(("reference", rival.as_ref().and_then(of)?));
         runtime.block_on(async {
             let mut client = gateway.client(&device).await?;
-            let weight = gateway.megabytes()?;
+            let weight = megabytes(gateway.child.id())?;
             let alone = answers(&mut client, self.rounds).await?;
             let crowd = crowd(&gateway, &device).await?;
-            let beside = beside_slow(&gateway, (&mut client, &device), self.rounds).await?;
+            let slow = beside_slow(&gateway, (&mut client, &device), self.rounds).await?;
+            let start = at_most("gateway: start to listening", starts.summary(), START_BUDGET);
+            let answer = at_most("gateway: config.get", alone, ANSWER_BUDGET);
             Ok(vec![
-                at_most("gateway: start to listening", starts.summary(), START_BUDGET),
-                Row {
-                    job: "gateway: memory when idle",
-                    ours: Measured::Figure(format!("{weight} MB")),
-                    rival: None,
-                    budget: format!("<= {IDLE_BUDGET_MB} MB"),
-                    verdict: if weight <= IDLE_BUDGET_MB { Verdict::Met } else { Verdict::Missed },
-                },
-                at_most("gateway: config.get", alone, ANSWER_BUDGET),
+                Row { rival: beside(|rival| rival.start), ..start },
+                weight_row(weight, rival.as_ref().map(|rival| rival.megabytes)),
+                Row { rival: beside(|rival| rival.answer), ..answer },
                 crowd,
-                slow_row(alone, beside),
+                slow_row(alone, slow),
             ])
         })
+    }
+}
+
+/// What the reference came to.
+struct Rival {
+    start: Option<Summary>,
+    megabytes: u64,
+    answer: Option<Summary>,
+}
+
+fn measure(reference: &Reference, runtime: &tokio::runtime::Runtime) -> Result<Rival, BenchError> {
+    let mut starts = Times::default();
+    for _ in 1..REFERENCE_STARTS {
+        starts.measure(|| reference.start())?;
+    }
+    let running = starts.measure(|| reference.start())?;
+    let device = Device::new().map_err(failed)?;
+    runtime.block_on(async {
+        let mut client = Client::connect(running.address, TOKEN, &device).await.map_err(failed)?;
+        // The first answer is another matter: it loads what the later ones have.
+        client.ask("config.get", json!({})).await.map_err(failed)?;
+        let megabytes = megabytes(running.process())?;
+        let answer = answers(&mut client, REFERENCE_ROUNDS).await?;
+        Ok(Rival { start: starts.summary(), megabytes, answer })
+    })
+}
+
+fn weight_row(ours: u64, rival: Option<u64>) -> Row {
+    let figure = match rival {
+        Some(rival) => format!("{ours} MB; reference {rival} MB"),
+        None => format!("{ours} MB"),
+    };
+    Row {
+        job: "gateway: memory when idle",
+        ours: Measured::Figure(figure),
+        rival: None,
+        budget: format!("<= {IDLE_BUDGET_MB} MB"),
+        verdict: if ours <= IDLE_BUDGET_MB { Verdict::Met } else { Verdict::Missed },
     }
 }
 
@@ -95,17 +137,17 @@ impl Gateway {
     async fn client(&self, device: &Device) -> Result<Client, BenchError> {
         Client::connect(self.address, TOKEN, device).await.map_err(failed)
     }
+}
 
-    /// What it weighs, its share of common pages included.
-    fn megabytes(&self) -> Result<u64, BenchError> {
-        let path = format!("/proc/{}/smaps_rollup", self.child.id());
-        let text = std::fs::read_to_string(path).map_err(system("weigh the gateway"))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
-        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
-        let kilobytes: u64 =
-            kilobytes.ok_or_else(|| BenchError::Tool("the gateway has no weight".to_owned()))?;
-        Ok(kilobytes.div_ceil(1024))
-    }
+/// What a process weighs, its share of common pages included.
+fn megabytes(process: u32) -> Result<u64, BenchError> {
+    let path = format!("/proc/{process}/smaps_rollup");
+    let text = std::fs::read_to_string(path).map_err(system("weigh the gateway"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
+    let kilobytes: u64 =
+        kilobytes.ok_or_else(|| BenchError::Tool("the gateway has no weight".to_owned()))?;
+    Ok(kilobytes.div_ceil(1024))
 }
 
 impl Drop for Gateway {
@@ -114,7 +156,7 @@ impl Drop for Gateway {
     }
 }
 
-fn end(child: &mut Child) {
+pub(super) fn end(child: &mut Child) {
     // It may have ended by itself.
     let _ = child.kill();
     let _ = child.wait();

@@ -11,6 +11,7 @@ use clawpen_engine::config_store::{self, Store};
 use clawpen_wire::supervisor::{End, Place};
 
 use super::numbers::{Summary, Times};
+use super::reference::Reference;
 use super::rivals::{self, Rival};
 use super::{BenchError, Measured, Row, Verdict, system};
 use crate::args::BenchArgs;
@@ -57,7 +58,7 @@ pub(super) fn all(args: &BenchArgs, output: &Output) -> Result<Vec<Row>, BenchEr
     }
     if wants("gateway") {
         output.status("gateway");
-        rows.extend(bench.gateway()?);
+        rows.extend(bench.gateway(reference(args)?.as_ref())?);
     }
     if wants("docker") {
         output.status("docker");
@@ -81,6 +82,14 @@ pub(super) fn all(args: &BenchArgs, output: &Output) -> Result<Vec<Row>, BenchEr
     }
     output.status("");
     Ok(rows)
+}
+
+/// The reference that was named; one that is named and not there is an error, not an empty column.
+fn reference(args: &BenchArgs) -> Result<Option<Reference>, BenchError> {
+    let named = || std::env::var_os("CLAWPEN_REFERENCE_CLI").map(PathBuf::from);
+    let Some(place) = args.reference.clone().or_else(named) else { return Ok(None) };
+    let missing = || BenchError::Tool(format!("the reference is not in `{}`", place.display()));
+    Reference::at(&place).map(Some).ok_or_else(missing)
 }
 
 pub(super) struct Bench {

@@ -4,7 +4,12 @@
 //! accepted and passed through, so that one `openclaw.json` serves both. Order matters: it is the
 //! order in which problems are reported.
 
+mod gateway;
+mod web;
+
 use super::{Field, ObjectSchema, Others, Presence, Range, Schema, rules};
+use gateway::GATEWAY;
+use web::WEB;
 
 const fn field(name: &'static str, schema: Schema, about: &'static str) -> Field {
     Field { name, schema, about, presence: Presence::Optional }
@@ -75,7 +80,7 @@ static ROOT_FIELDS: &[Field] = &[
     other("discovery"),
     other("canvasHost"),
     other("talk"),
-    other("gateway"),
+    field("gateway", Schema::Object(&GATEWAY), "the server of clients and pages"),
     other("cloudWorkers"),
     other("desktop"),
     other("vault"),
@@ -479,7 +484,7 @@ static TOOLS: ObjectSchema = ObjectSchema {
         field("deny", TEXTS, "never these tools"),
         field("byProvider", BY_PROVIDER, "policies by provider or provider/model"),
         field("toolsBySender", BY_SENDER, "policies by sender"),
-        other("web"),
+        field("web", Schema::Object(&WEB), "tools that reach the web"),
         other("media"),
         other("links"),
         other("sessions"),

@@ -153,3 +153,64 @@ fn names_are_guessed_within_a_third_of_their_length() {
         assert_eq!(nearest(written, known.into_iter()), expected, "{written}");
     }
 }
+
+#[test]
+fn the_gateway_and_the_web_tools_are_checked_like_the_rest() {
+    check_one("{gateway: {tls: {enable: true}}}", "gateway.tls", "unknown key \"enable\"");
+    check_one("{gateway: {controlUI: {}}}", "gateway", "unknown key \"controlUI\"");
+    check_one(
+        "{tools: {web: {fetch: {maxChar: 1}}}}",
+        "tools.web.fetch",
+        "unknown key \"maxChar\"",
+    );
+    check_one(
+        "{gateway: {auth: {mode: 'proxy'}}}",
+        "gateway.auth.mode",
+        "must be one of \"none\", \"token\", \"password\", \"trusted-proxy\"; found \"proxy\"",
+    );
+    check_one(
+        "{gateway: {auth: {trustedProxy: {allowUsers: []}}}}",
+        "gateway.auth.trustedProxy.userHeader",
+        "needs type string, found undefined",
+    );
+    check_one("{gateway: {port: 0}}", "gateway.port", "the number must be >0");
+    let root = json5::parse("{gateway: {tls: {enable: true}}}", FileId(0)).unwrap().root;
+    let Problem::UnknownKeys(keys) = &check(&root)[0].problem else { panic!("no unknown key") };
+    assert_eq!(keys[0].nearest, Some("enabled"));
+    assert_eq!((keys[0].place.line, keys[0].place.column), (1, 18));
+}
+
+#[test]
+fn every_gateway_key_of_the_reference_is_known() {
+    check_valid(
+        "{gateway: {port: 1, mode: 'local', bind: 'lan', customBindHost: 'x', \
+         controlUi: {enabled: true, basePath: '', root: '', allowedOrigins: [], \
+         dangerouslyAllowHostHeaderOriginFallback: true, allowInsecureAuth: true, \
+         dangerouslyDisableDeviceAuth: true}, \
+         auth: {mode: 'token', token: {source: 'env', id: 'A'}, password: 'p', allowTailscale: true, \
+         rateLimit: {maxAttempts: 1, windowMs: 1, lockoutMs: 1, exemptLoopback: false}, \
+         trustedProxy: {userHeader: 'x', requiredHeaders: [], allowUsers: []}}, \
+         trustedProxies: [], allowRealIpFallback: true, tools: {deny: [], allow: []}, \
+         channelHealthCheckMinutes: 0, channelStaleEventThresholdMinutes: 30, \
+         channelMaxRestartsPerHour: 1, tailscale: {mode: 'off', resetOnExit: false}, \
+         remote: {url: '', transport: 'ssh', token: '', password: '', tlsFingerprint: '', sshTarget: '', \
+         sshIdentity: ''}, reload: {mode: 'hot', debounceMs: 0, deferralTimeoutMs: 0}, \
+         tls: {enabled: true, autoGenerate: true, certPath: '', keyPath: '', caPath: ''}, \
+         http: {endpoints: {chatCompletions: {enabled: true, maxBodyBytes: 1, maxImageParts: 0, \
+         maxTotalImageBytes: 1, images: {allowUrl: true, urlAllowlist: [], allowedMimes: [], maxBytes: 1, \
+         maxRedirects: 0, timeoutMs: 1}}, responses: {enabled: true, maxBodyBytes: 1, maxUrlParts: 0, \
+         files: {maxChars: 1, pdf: {maxPages: 1, maxPixels: 1, minTextChars: 0}}, images: {}}}, \
+         securityHeaders: {strictTransportSecurity: false}}, \
+         push: {apns: {relay: {baseUrl: '', timeoutMs: 1}}}, \
+         nodes: {browser: {mode: 'auto', node: ''}, allowCommands: [], denyCommands: []}}}",
+    );
+    check_valid(
+        "{tools: {web: {search: {enabled: true, provider: 'brave', maxResults: 1, timeoutSeconds: 1, \
+         cacheTtlMinutes: 0, apiKey: '', brave: {mode: ''}, grok: {inlineCitations: true}, \
+         kimi: {model: ''}, gemini: {apiKey: ''}, perplexity: {baseUrl: ''}, firecrawl: {}}, \
+         fetch: {enabled: true, maxChars: 1, maxCharsCap: 1, maxResponseBytes: 1, timeoutSeconds: 1, \
+         cacheTtlMinutes: 0, maxRedirects: 0, userAgent: '', readability: true, \
+         firecrawl: {enabled: true, apiKey: '', baseUrl: '', onlyMainContent: true, maxAgeMs: 0, \
+         timeoutSeconds: 1}}, x_search: {enabled: true, maxTurns: 1}}}}",
+    );
+}
