@@ -17,13 +17,11 @@ async fn a_hundred_sessions_call_tools_at_once_and_each_gets_its_own_answer() {
             let found = messages.iter().rev().find(|message| message["role"] == *role);
             found.map(|message| message["content"].as_str().unwrap().to_owned())
         };
-        match last("tool") {
-            Some(result) => Reply::text(&format!("it said {}", result.trim())).answer(WIRE),
-            None => {
-                let command = format!("echo {}", last("user").unwrap());
-                Reply::default().call("exec", json!({ "command": command })).answer(WIRE)
-            }
+        if let Some(result) = last("tool") {
+            return Reply::text(&format!("it said {}", result.trim())).answer(WIRE);
         }
+        let command = format!("echo {}", last("user").unwrap());
+        Reply::default().call("exec", json!({ "command": command })).answer(WIRE)
     });
     let config = config(&server, "").replace("defaults: {", "defaults: {maxConcurrent: 100, ");
     let ground = Ground::with(&config).await;
