@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn only_what_the_server_ended_is_an_answer() {
         let text = json!({ "type": "response.output_text.delta", "output_index": 0, "delta": "x" });
-        assert_eq!(read(&[text.clone()]).unwrap().turn(), Err(StreamError::Broken));
+        assert_eq!(read(std::slice::from_ref(&text)).unwrap().turn(), Err(StreamError::Broken));
         let full = json!({ "type": "response.incomplete", "response": { "incomplete_details": { "reason": "max_output_tokens" } } });
         let turn = read(&[text.clone(), full]).unwrap().turn().unwrap();
         assert_eq!(turn.stop, StopReason::Length);

@@ -186,6 +186,13 @@ fn program(here: &Path) -> String {
     shown_word(&own.to_string_lossy())
 }
 
+/// As much of a token as may be seen: nothing of one that somebody chose and that is short.
+fn begin_of(token: &str) -> &str {
+    let mut signs = token.char_indices();
+    let begin = signs.nth(SHOWN).and_then(|(end, _)| token.get(..end));
+    begin.filter(|_| signs.count() + 1 >= UNSEEN).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,18 +209,6 @@ mod tests {
             assert!(longest <= Some(100), "{lines:?}");
         }
     }
-}
-
-/// As much of a token as may be seen: nothing of one that somebody chose and that is short.
-fn begin_of(token: &str) -> &str {
-    let mut signs = token.char_indices();
-    let begin = signs.nth(SHOWN).and_then(|(end, _)| token.get(..end));
-    begin.filter(|_| signs.count() + 1 >= UNSEEN).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn a_short_token_is_not_shown_by_its_beginning() {
