@@ -4,6 +4,7 @@
 
 mod approvals;
 mod chat;
+mod claw3d;
 mod hosts;
 mod kills;
 mod looks;
