@@ -174,7 +174,6 @@ async fn the_page_loads_makes_an_agent_talks_approves_renames_and_deletes() {
     assert!(messages.iter().any(|one| one["content"][0]["type"] == "toolCall"), "{history}");
     let result = messages.iter().find(|one| one["role"] == "toolResult").unwrap();
     assert_eq!((&result["toolName"], &result["isError"]), (&json!("exec"), &json!(false)));
-    assert_eq!(result["details"]["exitCode"], 0);
 
     // On the host, and only after a person's click.
     let outside = Some(json!({ "mode": "off" }));

@@ -5,8 +5,10 @@
 use std::path::PathBuf;
 use std::process::Output;
 
+use clawpen_tests::model_server::{ModelServer, Reply};
 use serde_json::{Value, json};
 
+use super::chat::WIRE;
 use super::{Ground, TOKEN};
 
 /// A program that takes longer hangs: the reference waits thirty seconds for a frame it dropped.
@@ -120,4 +122,43 @@ async fn the_references_command_line_believes_our_certificate() {
     // It finds the certificate where its own would be, and compares fingerprints.
     let health = reference.json(&["gateway", "call", "health", "--json"]).await;
     assert_eq!(health["ok"], true, "{health}");
+}
+
+/// `openclaw agent --message`, unchanged: its message reaches our runner, what the model calls runs in a pen, and what needs a
+/// person waits for one.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_references_command_line_talks_to_an_agent() {
+    let Some(place) = installed() else { return };
+    let server = ModelServer::start(|received| {
+        let last = received.body["messages"].as_array().unwrap().last().unwrap().clone();
+        let text = last["content"].as_str().unwrap_or_default();
+        match last["role"].as_str().unwrap() {
+            "tool" => Reply::text(&format!("I saw: {text}")).answer(WIRE),
+            _ => Reply::default()
+                .call("exec", json!({ "command": "echo penned; readlink /proc/self/ns/pid" }))
+                .answer(WIRE),
+        }
+    });
+    let ground = super::chat::ground(&server, "").await;
+    let url = format!("ws://127.0.0.1:{}", ground.address().port());
+    let path = ground.home.path().join(".openclaw/openclaw.json");
+    // The command takes its gateway from the config only.
+    let port = format!("port: {}, auth: {{", ground.address().port());
+    std::fs::write(&path, ground.config().replacen("auth: {", &port, 1)).unwrap();
+    let reference = Reference { place, ground: &ground };
+    let answer =
+        reference.json(&["agent", "--agent", "main", "--message", "look around", "--json"]).await;
+    let text = answer["result"]["payloads"][0]["text"].as_str().unwrap_or_default().to_owned();
+    let own = std::fs::read_link("/proc/self/ns/pid").unwrap();
+    assert!(text.contains("penned") && !text.contains(own.to_str().unwrap()), "{answer} {url}");
+    assert_eq!(answer["status"], "ok", "{answer}");
+    let history = reference.call("chat.history", json!({ "sessionKey": "agent:main:main" })).await;
+    let roles: Vec<&str> = history["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|one| one["role"].as_str())
+        .collect();
+    assert_eq!(roles, ["user", "assistant", "toolResult", "assistant"], "{history}");
+    super::chat::over(ground).await;
 }
