@@ -22,7 +22,7 @@ pub(super) fn config(server: &ModelServer, more: &str) -> String {
     let url = server.url();
     format!(
         "models: {{providers: {{mock: {{baseUrl: '{url}', api: 'openai-completions', apiKey: 'k',
-             models: [{{id: 'm', contextWindow: 100000, maxTokens: 1000}}]}}}}}},
+             models: [{{id: 'm', name: 'M', contextWindow: 100000, maxTokens: 1000}}]}}}}}},
          agents: {{defaults: {{model: {{primary: 'mock/m'}}, sandbox: {{mode: 'all', backend: 'native'}}}},
              list: [{{id: 'main'}}]}}{more}"
     )
