@@ -14,6 +14,7 @@
 
 mod chain;
 mod follow;
+pub(crate) mod owed;
 mod record;
 mod retention;
 mod select;

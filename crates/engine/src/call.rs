@@ -43,7 +43,7 @@ use clawpen_rules::reuse::{self, Recreate, RecreateTarget, SandboxKind};
 use clawpen_rules::session::key::SessionKey;
 use clawpen_wire::pen::Lifetime;
 
-use crate::audit::Ending;
+use crate::audit::{Ending, owed};
 use crate::backend::docker::DockerFailure;
 use crate::backend::native::Requirement;
 use crate::backend::{self, Engines, Plan, Sandbox};
@@ -296,6 +296,7 @@ pub fn run<T>(
     about: &About<'_>,
     job: impl FnOnce(&mut Open<'_>, &mut Tally) -> T,
 ) -> Result<Done<T>, OpenError> {
+    owed::settle(&yard.database, &yard.clock().now())?;
     let id = random::uuid();
     let start = Instant::now();
     let (mut open, trouble) = match prepared.open_and_tell(yard, about.keeping, &id) {
@@ -318,7 +319,11 @@ pub fn run<T>(
     match open {
         Open::Held(held) => held.close(&ran)?,
         Open::Fresh(sandbox) => {
-            record::append(yard, &ran)?;
+            let written = record::append(yard, &ran);
+            if written.is_err() {
+                owed::keep(&yard.database, &ran, yard.clock().now().wall, None);
+            }
+            written?;
             if let Err(error) = sandbox.remove() {
                 notes.push(error.to_string());
             }

@@ -29,7 +29,7 @@ use std::io;
 use clawpen_rules::reuse::{self, RefuseReason, ReplaceReason, Reuse, Stale};
 use clawpen_wire::pen::Lifetime;
 
-use crate::audit::{AuditError, Call, append_call};
+use crate::audit::{AuditError, Call, append_call, owed};
 use crate::backend::native::Found;
 use crate::backend::{self, Engines, Place, Plan, ReachError, RemoveError, Sandbox};
 use crate::clock::Clock;
@@ -426,12 +426,15 @@ impl Leased<'_> {
     fn release_with(mut self, call: &Call) -> Result<(), AuditError> {
         let Lifecycle { database, clock, .. } = self.lifecycle;
         let now = clock.now();
-        database.write(|sql| -> Result<(), DatabaseError> {
+        let written = database.write(|sql| -> Result<(), DatabaseError> {
             append_call(sql, call, now.wall)?;
             self.id.map_or(Ok(()), |id| registry::release(sql, id, &now))
-        })?;
-        self.id = None;
-        Ok(())
+        });
+        let lease = self.id.take();
+        if written.is_err() {
+            owed::keep(database, call, now.wall, lease);
+        }
+        Ok(written?)
     }
 }
 

@@ -5,8 +5,8 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use clawpen_engine::audit::Door;
-use clawpen_engine::call::{self, About, Keeping, Prepared, Target};
+use clawpen_engine::audit::{Door, Filter};
+use clawpen_engine::call::{self, About, Keeping, OpenError, Prepared, Target};
 use clawpen_engine::channel::{Captured, Channel, Command, ExecIo};
 use clawpen_engine::config_store;
 use clawpen_engine::lifecycle::How;
@@ -154,4 +154,34 @@ fn a_socket_that_takes_the_place_of_the_sandboxs_is_not_spoken_to() {
     assert_eq!(met.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
     std::fs::remove_file(&identity.socket).unwrap();
     std::fs::rename(format!("{}.away", identity.socket), &identity.socket).unwrap();
+}
+
+/// A command that fills the disk and empties it again must not keep its call out of the record. Here a newer schema
+/// stands for the disk: nothing can be written while it is there.
+#[test]
+fn a_call_that_could_not_be_recorded_is_recorded_before_the_next_runs() {
+    let world = World::new();
+    let other = rusqlite::Connection::open(world.yard.database.path()).unwrap();
+    let version: u32 = other.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+    let set = |version: u32| other.pragma_update(None, "user_version", version).unwrap();
+    let recorded = || world.yard.database.audit().list(&Filter::default()).unwrap().len();
+    let before = recorded();
+    let about = About { door: Door::Cli, tool: "exec", keeping: Keeping::Scope };
+    let ran = call::run(&world.yard, &world.prepared, &about, |open, _| {
+        let said = said(open.sandbox().channel().unwrap(), "echo ran");
+        set(version + 1);
+        said
+    });
+    assert!(matches!(ran, Err(OpenError::Audit(_))), "{ran:?}");
+    // Nothing runs until it is written.
+    let mut has_run = false;
+    let next = call::run(&world.yard, &world.prepared, &about, |_, _| has_run = true);
+    assert!(matches!(next, Err(OpenError::Audit(_))), "{next:?}");
+    assert!(!has_run);
+    set(version);
+    assert_eq!(recorded(), before);
+    assert_eq!(world.says("echo next"), "next\n");
+    assert_eq!(recorded(), before + 2);
+    assert_eq!(world.yard.database.registry().all_leases().unwrap(), []);
+    assert!(world.yard.database.audit().verify(None).unwrap().breaks.is_empty());
 }
