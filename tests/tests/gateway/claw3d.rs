@@ -1,4 +1,4 @@
-//! What Claw3D's page does from its first connection to the end of an agent, in the order in which it does it.
+//! What the page of `Claw3D` does from its first connection to the end of an agent, in the order in which it does it.
 
 use clawpen_tests::model_server::{ModelServer, Reply};
 use clawpen_tests::replay::gateway_frames::client::{Client, Devices, Headers};
