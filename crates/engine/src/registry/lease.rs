@@ -1,5 +1,7 @@
 //! Leases: one row per call in flight. Taking one and releasing it are the two uses that a call
-//! writes down, so a sandbox is never idle while it works.
+//! writes down, to the second, so a sandbox is never idle while it works.
+
+use std::time::Duration;
 
 use clawpen_rules::timestamp::Moment;
 
@@ -31,6 +33,7 @@ impl Registry<'_> {
             if state != State::Ready {
                 return Err(RegistryError::WrongState { name: name.to_owned(), state });
             }
+            touch(sql, name, usage.session, now)?;
             Ok(take(sql, name, usage, now)?)
         })
     }
@@ -47,6 +50,11 @@ impl Registry<'_> {
         self.database.write(|sql| {
             let found = one(sql, name)?.filter(|row| row.state == State::Ready && is_wanted(row));
             let Some(row) = found else { return Ok(None) };
+            let is_same =
+                usage.session.is_none_or(|session| row.session.as_deref() == Some(session));
+            if !(is_same && is_close(&row.last_used, now)) {
+                touch(sql, name, usage.session, now)?;
+            }
             let lease = take(sql, name, usage, now)?;
             Ok(Some((row, lease)))
         })
@@ -90,7 +98,6 @@ impl Registry<'_> {
 }
 
 fn take(sql: Sql<'_>, name: &str, usage: &Use<'_>, now: &Moment) -> Result<LeaseId, DatabaseError> {
-    touch(sql, name, usage.session, now)?;
     let Holder { pid, start_time, boot_id, pid_namespace } = usage.holder;
     // As large as SQLite counts.
     let id = LeaseId(random::number() >> 1);
@@ -115,10 +122,25 @@ fn take(sql: Sql<'_>, name: &str, usage: &Use<'_>, now: &Moment) -> Result<Lease
 
 /// Releases a lease within a change that it belongs to.
 pub(crate) fn release(sql: Sql<'_>, lease: LeaseId, now: &Moment) -> Result<(), DatabaseError> {
-    let name = sql.first("DELETE FROM leases WHERE id = ?1 RETURNING name", [lease.0], |row| {
-        row.get::<_, String>(0)
+    let returned =
+        "DELETE FROM leases WHERE id = ?1 RETURNING name, since, since_boot, since_uptime";
+    let ended = sql.first(returned, [lease.0], |row| {
+        Ok((row.get::<_, String>(0)?, moment(row, ["since", "since_boot", "since_uptime"])?))
     })?;
-    name.map_or(Ok(()), |name| touch(sql, &name, None, now))
+    match ended {
+        // Taking it was noted just now.
+        Some((_, since)) if is_close(&since, now) => Ok(()),
+        Some((name, _)) => touch(sql, &name, None, now),
+        None => Ok(()),
+    }
+}
+
+/// Whether a use was written down so shortly before that another line would tell nothing: idle time is counted in
+/// minutes, and every line is a page of the log.
+fn is_close(then: &Moment, now: &Moment) -> bool {
+    const GRAIN: Duration = Duration::from_secs(1);
+    let is_ahead = then.wall.as_millis() > now.wall.as_millis();
+    !is_ahead && now.wall.since(then.wall) < GRAIN && now.since(then) < GRAIN
 }
 
 pub(super) fn of(sql: Sql<'_>, name: &str) -> Result<Vec<Lease>, DatabaseError> {
