@@ -18,6 +18,7 @@ mod directives;
 mod entry;
 mod events;
 mod history;
+mod image;
 mod lanes;
 mod run;
 mod session_tools;

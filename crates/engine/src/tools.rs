@@ -14,6 +14,7 @@ use std::io;
 use clawpen_rules::mounts::MountTable;
 use clawpen_rules::tools::FileTool;
 use clawpen_rules::tools::arguments::{self, Call, EditCall, ListCall, ReadCall, Run, WriteCall};
+use clawpen_rules::tools::image::{self, Image};
 use clawpen_rules::tools::listing::{self, Coverage, Kind, Name};
 use clawpen_rules::tools::place::{self, PenPath, Reach, Surroundings};
 use clawpen_rules::tools::read::{Appetite, Budget, Ended, Page, Scan, Seen, Total};
@@ -155,6 +156,29 @@ impl<'a> Tools<'a> {
                 Ok(Answer { content, details })
             }
         }
+    }
+
+    /// Images for a model that looks at them: all of them, or why not.
+    pub fn images(
+        &mut self,
+        paths: &[String],
+        most: u64,
+    ) -> Result<Vec<(Image, Vec<u8>)>, ToolError> {
+        let mut images = Vec::new();
+        let mut before = 0_u64;
+        for given in paths {
+            let path = self.path(given)?;
+            let mut bytes = Vec::new();
+            // One more, so that a larger one can be told from one that fits.
+            self.channel
+                .read(wire(&path), 0, most.saturating_add(1), &mut bytes)
+                .map_err(|cause| ToolError::call("read", given, cause))?;
+            let kind = image::decide(&bytes, most, before)
+                .map_err(|reason| ToolError::Image { path: given.clone(), reason })?;
+            before = before.saturating_add(bytes.len() as u64);
+            images.push((kind, bytes));
+        }
+        Ok(images)
     }
 
     fn write(&mut self, call: &WriteCall) -> Result<Answer, ToolError> {

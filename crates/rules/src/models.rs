@@ -4,6 +4,7 @@
 //! and what to write. A key is named, never read here. Nothing is chosen that nobody wrote: without a configured model
 //! there is none, whatever keys lie about in the environment.
 
+pub mod image;
 pub mod providers;
 pub mod proxy;
 pub mod retry;
@@ -205,7 +206,7 @@ pub fn decide(
     agent: &AgentId,
     session: Option<&ModelRef>,
 ) -> Result<Chosen, NoModel> {
-    let (first, others) = written(config, agent);
+    let (first, others) = written(config, agent, "model");
     let model = match (session, first) {
         (Some(set), _) => resolve(config, set, "the session's model")?,
         (None, Some((key, text))) => resolve(config, &named(config, &key, &text)?, &key)?,
@@ -221,7 +222,7 @@ pub fn decide(
 /// Decides whether an agent may choose a model for another: only one that a person has named for this. A model that
 /// was talked into something must not send the talk to another provider.
 pub fn decide_choice(config: &Config, agent: &AgentId, model: &ModelRef) -> Result<(), NoModel> {
-    let (first, others) = written(config, agent);
+    let (first, others) = written(config, agent, "model");
     let configured = first.into_iter().chain(others);
     let mut configured = configured.filter_map(|(key, text)| named(config, &key, &text).ok());
     let allowed = config.at(&["agents", "defaults", "models"]).map(|at| at.members());
@@ -235,10 +236,10 @@ pub fn decide_choice(config: &Config, agent: &AgentId, model: &ModelRef) -> Resu
 
 type Written = (String, String);
 
-/// The model that the agent's entry or the defaults name, with its fallbacks and the keys they stand at.
-fn written(config: &Config, agent: &AgentId) -> (Option<Written>, Vec<Written>) {
-    let own = config.agent(agent).and_then(|entry| entry.get("model"));
-    let places = [own, config.at(&["agents", "defaults", "model"])];
+/// The model that the agent's entry or the defaults name under `key`, with its fallbacks and the keys they stand at.
+fn written(config: &Config, agent: &AgentId, key: &str) -> (Option<Written>, Vec<Written>) {
+    let own = config.agent(agent).and_then(|entry| entry.get(key));
+    let places = [own, config.at(&["agents", "defaults", key])];
     for at in places.into_iter().flatten() {
         if let Some(text) = filled(at.node) {
             return (Some((at.key, text)), Vec::new());

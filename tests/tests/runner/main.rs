@@ -6,6 +6,7 @@ mod approvals;
 mod attacks;
 mod chat;
 mod flow;
+mod image;
 mod many;
 mod sessions;
 mod stop;

@@ -16,6 +16,7 @@ use clawpen_rules::approval::resolver::{McpWord, Place, Resolver, Speaker};
 use clawpen_rules::config::Config;
 use clawpen_rules::elevated::Sender;
 use clawpen_rules::ids::AgentId;
+use clawpen_rules::mounts::MountTable;
 use clawpen_rules::session::key::SessionKey;
 use clawpen_rules::tool_policy::Layers;
 use clawpen_rules::tools::place::Reach;
@@ -205,6 +206,7 @@ impl<'a> Turn<'a> {
             | ToolCallError::Denied(_)
             | ToolCallError::Elevated(_)
             | ToolCallError::Exec(_)
+            | ToolCallError::NoImageModel(_)
             | ToolCallError::Arguments(_) => Verdict::Refused,
             ToolCallError::NotApproved(_) => Verdict::Denied,
             _ => Verdict::Failed,
@@ -420,13 +422,7 @@ impl Turn<'_> {
 
     fn file_tool(&self, tool: FileTool, arguments: &Value) -> Result<Answer, ToolCallError> {
         let table = self.prepared.explanation.mount_table();
-        let mut settings = Settings::new(self.prepared.workdir());
-        settings.table = Some(&table);
-        settings.reach = self.reach(&["tools", "fs"], Reach::Sandbox);
-        settings.patch_reach = match settings.reach {
-            Reach::Workspace => Reach::Workspace,
-            Reach::Sandbox => self.reach(&["tools", "exec", "applyPatch"], Reach::Workspace),
-        };
+        let settings = self.settings(&table);
         let done =
             super::run(self.yard, self.prepared, &self.about(tool.as_str()), |open, tally| {
                 let channel = open.sandbox().channel().map_err(|cause| ToolError::Call {
@@ -439,6 +435,18 @@ impl Turn<'_> {
                 answer
             })?;
         Ok(done.value?.noting(done.how.as_ref()))
+    }
+
+    /// How far the file tools of the session go, over what is mounted where.
+    pub(super) fn settings<'t>(&'t self, table: &'t MountTable) -> Settings<'t> {
+        let mut settings = Settings::new(self.prepared.workdir());
+        settings.table = Some(table);
+        settings.reach = self.reach(&["tools", "fs"], Reach::Sandbox);
+        settings.patch_reach = match settings.reach {
+            Reach::Workspace => Reach::Workspace,
+            Reach::Sandbox => self.reach(&["tools", "exec", "applyPatch"], Reach::Workspace),
+        };
+        settings
     }
 
     /// `workspaceOnly` of a section: the agent's, else the global one, else what is built in.

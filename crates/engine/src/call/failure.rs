@@ -2,6 +2,7 @@
 
 use clawpen_rules::container::exec::ExecRefused;
 use clawpen_rules::elevated::level::ElevationRefused;
+use clawpen_rules::models::image::NoImageModel;
 use clawpen_rules::tools::arguments::BadArguments;
 use clawpen_rules::tools::process::keys::BadKey;
 
@@ -14,6 +15,7 @@ use crate::database::DatabaseError;
 use crate::error_text::chain;
 use crate::explain::QuestionError;
 use crate::host_call::HostCallError;
+use crate::models::{AskError, KeyError};
 use crate::tools::ToolError;
 use crate::web::FetchError;
 
@@ -42,6 +44,13 @@ pub enum ToolCallError {
     Tool(#[from] ToolError),
     #[error(transparent)]
     Fetch(#[from] FetchError),
+    /// No model looks at the images.
+    #[error(transparent)]
+    NoImageModel(#[from] NoImageModel),
+    #[error(transparent)]
+    ModelKey(#[from] KeyError),
+    #[error(transparent)]
+    Model(#[from] AskError),
     #[error(transparent)]
     Exec(#[from] ExecRefused),
     #[error(transparent)]
@@ -105,10 +114,14 @@ impl ToolCallError {
             Self::NoTool(_) => "no-tool",
             Self::Closed(_) => "policy",
             Self::Arguments(_) | Self::Key(_) | Self::Exec(_) => "arguments",
-            Self::Tool(_) | Self::NoProcess { .. } | Self::Process(_) => "tool",
+            Self::Tool(_)
+            | Self::NoProcess { .. }
+            | Self::Process(_)
+            | Self::ModelKey(_)
+            | Self::Model(_) => "tool",
             Self::Fetch(error) if error.is_refusal() => "denied",
             Self::Fetch(_) => "fetch",
-            Self::Elevated(_) | Self::Denied(_) => "denied",
+            Self::Elevated(_) | Self::Denied(_) | Self::NoImageModel(_) => "denied",
             Self::NotApproved(why) => why.code,
             Self::Cancelled => "cancelled",
             Self::Watch(_) => "internal",

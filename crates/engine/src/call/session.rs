@@ -30,6 +30,8 @@ pub struct SessionView<'a> {
     /// The tools that it is offered.
     pub tools: Vec<BuiltTool>,
     pub session_tools: Vec<SessionTool>,
+    /// Whether policy opens `image`; whether there is a model for it is another question.
+    pub opens_image: bool,
 }
 
 /// A file that comes with a message.
@@ -62,6 +64,7 @@ impl Desk {
                 explanation: &turn.prepared.explanation,
                 tools: policy::offered(turn.layers, turn.store),
                 session_tools: SessionTool::ALL.into_iter().filter(is_open).collect(),
+                opens_image: turn.opens_image(),
             }))
         })
     }

@@ -1,10 +1,11 @@
 //! One run, from the sandbox that is started first to the last word of the model.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use clawpen_rules::agent_prompt::{self, Commands, PromptFacts, Spawned};
 use clawpen_rules::compaction::{self, Compaction, Need};
-use clawpen_rules::models::{self, Images, Model, NoModel};
+use clawpen_rules::models::{self, Images, Model, ModelRef, NoModel};
+use clawpen_rules::tools::schema;
 use serde_json::{Value, json};
 
 use super::directives::Task;
@@ -66,7 +67,7 @@ pub(super) struct Models {
 
 pub(super) struct Candidate {
     pub(super) model: Model,
-    keys: Keys,
+    pub(super) keys: Keys,
 }
 
 impl Models {
@@ -86,6 +87,8 @@ pub(super) struct Run<'a> {
     transcript: Transcript,
     system: String,
     tools: Vec<Tool>,
+    /// Held while a model looks at images.
+    pub(super) looking: Mutex<()>,
 }
 
 /// What has come of it so far.
@@ -220,12 +223,24 @@ impl Inner {
         // Before any model is asked, also for a summary: what it is told of its sandbox is so.
         let names = if place.is_sub_agent { SUB_AGENT_FILES } else { FILES };
         let files = self.desk.enter(&request.who, names, FILE_BYTES)?;
-        let told = |view: &SessionView<'_>| told(view, &files, &entry);
+        let own = &models.first.model.name;
+        let told = |view: &SessionView<'_>| told(view, &files, &entry, own);
         let (system, tools) = self.desk.look(&request.who, told)?;
         progress.report = Some(report(&system, &tools, &files));
         let emitter = emitter.clone();
-        let run =
-            Run { inner: self, active, request, place, emitter, models, transcript, system, tools };
+        let looking = Mutex::default();
+        let run = Run {
+            inner: self,
+            active,
+            request,
+            place,
+            emitter,
+            models,
+            transcript,
+            system,
+            tools,
+            looking,
+        };
         match task {
             Task::Message => run.go(progress).map(|()| None),
             Task::Compact => run.compact_now(progress).map(Some),
@@ -331,15 +346,24 @@ fn image(file: &Attachment, model: &Model) -> Option<Part> {
 }
 
 /// The instructions and the tools of a session as it is now.
-fn told(view: &SessionView<'_>, files: &[(String, String)], entry: &Entry) -> (String, Vec<Tool>) {
+fn told(
+    view: &SessionView<'_>,
+    files: &[(String, String)],
+    entry: &Entry,
+    own: &ModelRef,
+) -> (String, Vec<Tool>) {
     let text = |key: &str| entry.get(key).and_then(Value::as_str);
     let built = view.tools.iter().map(|tool| {
-        let schema = clawpen_rules::tools::schema::of_built(*tool);
+        let schema = schema::of_built(*tool);
         (schema, tools::schema(*tool))
     });
     let about =
         view.session_tools.iter().map(|tool| (tool.schema(), tools::schema_of(tool.schema())));
+    let agent = view.explanation.session.agent();
+    let is_looking = view.opens_image && super::image::seeing(view.store, agent, own, None).is_ok();
+    let image = is_looking.then(|| (&schema::IMAGE, tools::schema_of(&schema::IMAGE)));
     let tools: Vec<Tool> = built
+        .chain(image)
         .chain(about)
         .map(|(schema, shape)| Tool {
             name: schema.name.to_owned(),
@@ -386,6 +410,8 @@ impl Run<'_> {
                 if done.details["status"] == "approval-pending" {
                     progress.voice = Voice::Unheard;
                 }
+                progress.usage = progress.usage.plus(done.spent.usage);
+                progress.cost += done.spent.cost;
                 let line = history::result_line(&done.result, &done.details, now());
                 let id = self.keep(&line)?;
                 progress.kept.push(Kept { id, said: Said::Result(done.result) });

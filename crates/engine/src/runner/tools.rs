@@ -11,6 +11,7 @@ use clawpen_rules::directives::Authority;
 use clawpen_rules::models::{Images, Model};
 use clawpen_rules::tools::label;
 use clawpen_rules::tools::output::{TAIL, Tail};
+use clawpen_rules::tools::schema::IMAGE;
 use clawpen_rules::tools::sessions::SessionTool;
 use serde_json::{Value, json};
 
@@ -20,7 +21,7 @@ use super::run::Run;
 use super::session_tools::nobody;
 use super::{Active, Approvals, Inner, Origin, Request, Runner};
 use crate::call::{Pending, RecordDoor, ToolCallError, ToolRequest, Watch, Who};
-use crate::models::talk::{Call, Part, Success, ToolResult};
+use crate::models::talk::{Call, Part, Success, ToolResult, Usage};
 use crate::tools::{Answer, Block};
 
 /// Calls of one run that are carried out at once.
@@ -30,6 +31,15 @@ const AT_ONCE: usize = 16;
 pub(super) struct Done {
     pub(super) result: ToolResult,
     pub(super) details: Value,
+    pub(super) spent: Spent,
+}
+
+/// What another model took for it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Spent {
+    pub(super) usage: Usage,
+    /// Dollars, by the config's prices.
+    pub(super) cost: f64,
 }
 
 impl Run<'_> {
@@ -55,7 +65,7 @@ impl Run<'_> {
         let arguments = call.arguments.clone();
         self.emitter.emit(What::ToolStarted { call: id.clone(), tool: tool.clone(), arguments });
         let done = self.carried_out(call);
-        let Done { result, details } = &done;
+        let Done { result, details, spent: _ } = &done;
         self.emitter.emit(What::ToolEnded {
             label: call.arguments["command"]
                 .as_str()
@@ -89,6 +99,9 @@ impl Run<'_> {
                 Err(error) => failed(call, error.for_model(), error.code()),
             };
         }
+        if call.name == IMAGE.name {
+            return self.look_at(call);
+        }
         self.in_desk(call)
     }
 
@@ -117,7 +130,7 @@ impl Run<'_> {
         }
     }
 
-    fn answered(&self, call: &Call, answer: Answer) -> Done {
+    pub(super) fn answered(&self, call: &Call, answer: Answer) -> Done {
         answered(&self.models.first().model, call, answer)
     }
 }
@@ -237,7 +250,11 @@ fn waits(call: &Call, pending: &Pending, cwd: &str) -> Done {
     });
     let (id, tool) = (call.id.clone(), call.name.clone());
     let content = vec![Part::Text(text)];
-    Done { result: ToolResult { call: id, tool, content, success: Success::Yes }, details }
+    Done {
+        result: ToolResult { call: id, tool, content, success: Success::Yes },
+        details,
+        spent: Spent::default(),
+    }
 }
 
 /// What the model sees of an answer.
@@ -260,14 +277,15 @@ fn answered(model: &Model, call: &Call, answer: Answer) -> Done {
         _ => Success::Yes,
     };
     let result = ToolResult { call: call.id.clone(), tool: call.name.clone(), content, success };
-    Done { result, details: answer.details }
+    Done { result, details: answer.details, spent: Spent::default() }
 }
 
-fn failed(call: &Call, what: String, code: &str) -> Done {
+pub(super) fn failed(call: &Call, what: String, code: &str) -> Done {
     let content = vec![Part::Text(what)];
     let (id, tool) = (call.id.clone(), call.name.clone());
     let result = ToolResult { call: id, tool, content, success: Success::No };
-    Done { result, details: json!({ "status": "error", "code": code }) }
+    let details = json!({ "status": "error", "code": code });
+    Done { result, details, spent: Spent::default() }
 }
 
 /// Shows the end of what a command writes, now and then.

@@ -2,6 +2,7 @@
 
 use clawpen_rules::tools::arguments::BadArguments;
 use clawpen_rules::tools::edit::EditRefused;
+use clawpen_rules::tools::image::ImageRefused;
 use clawpen_rules::tools::patch::PatchRefused;
 use clawpen_rules::tools::place::PathRefused;
 use clawpen_rules::tools::read::ReadRefused;
@@ -28,6 +29,12 @@ pub enum ToolError {
         path: String,
         #[source]
         reason: ReadRefused,
+    },
+    #[error("`{path}` is shown to no model")]
+    Image {
+        path: String,
+        #[source]
+        reason: ImageRefused,
     },
     #[error("`{path}` was not edited")]
     Edit {

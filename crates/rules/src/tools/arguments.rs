@@ -8,11 +8,13 @@ use super::edit::Edit;
 use super::schema::{self, Parameter, Schema};
 
 mod commands;
+mod image;
 mod web;
 
 pub use commands::{
     Aim, ExecCall, Keys, ProcessAction, ProcessCall, Startup, Terminal, parse_exec, parse_process,
 };
+pub use image::{ImageCall, parse_image};
 pub use web::{FetchCall, parse_fetch};
 
 /// An argument: what JSON can say.

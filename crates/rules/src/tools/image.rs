@@ -1,5 +1,7 @@
 //! Whether a file is an image that a model can look at, by its first bytes and never by its name alone.
 
+use super::size;
+
 /// The largest image that is handed on: with base64 it is 5 MiB, which is what model interfaces take.
 ///
 /// A larger one is refused and not scaled down: that would run a decoder over hostile bytes on the host.
@@ -53,6 +55,37 @@ impl Image {
     }
 }
 
+/// Images of one call to a model that looks at them, together: what servers take, and what the host holds of them.
+pub const LARGEST_IN_ALL: u64 = 20 * 1024 * 1024;
+
+/// A file that no model is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ImageRefused {
+    #[error("its contents are no png, jpeg, gif or webp")]
+    NoImage,
+    #[error("the image has more than {}; make it smaller with a command", size(*.most))]
+    TooLarge { most: u64 },
+    #[error(
+        "with it, the images of this call have more than {}; call again with fewer",
+        size(LARGEST_IN_ALL)
+    )]
+    TooMuch,
+}
+
+/// Decides whether a file is shown to a model, of which `most` bytes and one more were read, after others of `before`
+/// bytes.
+pub fn decide(contents: &[u8], most: u64, before: u64) -> Result<Image, ImageRefused> {
+    let length = contents.len() as u64;
+    let image = Image::sniff(contents).ok_or(ImageRefused::NoImage)?;
+    if length > most {
+        Err(ImageRefused::TooLarge { most })
+    } else if before.saturating_add(length) > LARGEST_IN_ALL {
+        Err(ImageRefused::TooMuch)
+    } else {
+        Ok(image)
+    }
+}
+
 /// Bytes that are enough for [`Image::sniff`].
 pub const SNIFFED: usize = 12;
 
@@ -72,6 +105,21 @@ mod tests {
             (b"", None),
         ] {
             assert_eq!(Image::sniff(start), expected);
+        }
+    }
+
+    #[test]
+    fn a_file_is_shown_if_it_is_an_image_and_small_enough() {
+        let png = b"\x89PNG\r\n\x1a\n1234";
+        for (contents, most, before, expected) in [
+            (&png[..], 12, 0, Ok(Image::Png)),
+            (png, 11, 0, Err(ImageRefused::TooLarge { most: 11 })),
+            (png, 12, LARGEST_IN_ALL - 12, Ok(Image::Png)),
+            (png, 12, LARGEST_IN_ALL - 11, Err(ImageRefused::TooMuch)),
+            (b"root:x:0:0", 1, 0, Err(ImageRefused::NoImage)),
+            (b"", 1, 0, Err(ImageRefused::NoImage)),
+        ] {
+            assert_eq!(decide(contents, most, before), expected);
         }
     }
 

@@ -4,7 +4,10 @@ use super::{BuiltTool, FileTool};
 use super::{listing, read, search};
 
 mod commands;
+mod image;
 mod web;
+
+pub use image::IMAGE;
 
 /// One tool as it is offered to a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

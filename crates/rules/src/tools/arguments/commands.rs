@@ -142,10 +142,17 @@ pub fn parse_process(arguments: &Value) -> Result<ProcessCall, BadArguments> {
 }
 
 pub(super) fn reader(tool: BuiltTool, arguments: &Value) -> Result<Reader<'_>, BadArguments> {
+    reader_of(schema::of_built(tool), arguments)
+}
+
+pub(super) fn reader_of<'a>(
+    schema: &'static schema::Schema,
+    arguments: &'a Value,
+) -> Result<Reader<'a>, BadArguments> {
     let Value::Map(members) = arguments else {
-        return Err(BadArguments::NoObject { tool: tool.as_str() });
+        return Err(BadArguments::NoObject { tool: schema.name });
     };
-    Ok(Reader { schema: schema::of_built(tool), members, missing: Vec::new() })
+    Ok(Reader { schema, members, missing: Vec::new() })
 }
 
 impl Reader<'_> {
@@ -172,7 +179,7 @@ impl Reader<'_> {
         }
     }
 
-    fn number(&self, name: &'static str) -> Result<Option<f64>, BadArguments> {
+    pub(super) fn number(&self, name: &'static str) -> Result<Option<f64>, BadArguments> {
         let Some((_, value)) = self.find(name) else { return Ok(None) };
         let number = match value {
             Value::Number(number) => Some(*number),
@@ -191,7 +198,7 @@ impl Reader<'_> {
         }
     }
 
-    fn words(&self, name: &'static str) -> Result<Vec<String>, BadArguments> {
+    pub(super) fn words(&self, name: &'static str) -> Result<Vec<String>, BadArguments> {
         let text = |value: &Value| match value {
             Value::Text(text) => Some(text.clone()),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Map(_) => {
