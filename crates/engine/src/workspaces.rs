@@ -459,12 +459,15 @@ fn ensure_agents_own(path: &Path, owner: Option<(u32, u32)>) -> Result<(), Works
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed()(error)),
     }
-    record::make_private(path).map_err(failed())?;
-    if let Some((uid, gid)) = owner {
-        let directory = beneath::open_root(path).map_err(failed())?;
-        beneath::set_owner(directory.as_fd(), uid, gid).map_err(failed())?;
-    }
-    Ok(())
+    let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+    let parent = path.parent().ok_or_else(invalid).map_err(failed())?;
+    let name = path.file_name().ok_or_else(invalid).map_err(failed())?;
+    record::make_private(parent).map_err(failed())?;
+    let root = beneath::open_root(parent).map_err(failed())?;
+    let ours = clawpen_os::process::identity().map_err(failed())?;
+    let attributes = Attributes { mode: 0o700, owner: owner.unwrap_or((ours.uid, ours.gid)) };
+    let place = beneath::Place { directory: root.as_fd(), name };
+    plain::make_directory(place, attributes).map(drop).map_err(failed())
 }
 
 #[cfg(test)]

@@ -166,6 +166,13 @@ mod tests {
     /// must never become his.
     #[test]
     fn a_directory_that_is_put_in_the_place_of_a_new_workspace_is_not_given_away() {
+        let owner = Some((4711, 4711));
+        race(|path| drop(Ground::ensure(path, owner)));
+        race(|path| drop(super::super::ensure_agents_own(path, owner)));
+    }
+
+    #[track_caller]
+    fn race(make: impl Fn(&Path)) {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
         std::fs::create_dir(at("secret")).unwrap();
@@ -184,7 +191,7 @@ mod tests {
                 }
             });
             for _ in 0..3000 {
-                let _made = Ground::ensure(&at("new"), Some((4711, 4711)));
+                make(&at("new"));
                 let _gone = std::fs::remove_dir(at("new"));
             }
             is_over.store(true, Ordering::Relaxed);
