@@ -212,6 +212,18 @@ pub enum DockerFailure {
     Runtime(#[source] io::Error),
 }
 
+impl DockerFailure {
+    /// Whether a start failed because the engine's own runtime holds an earlier start of the same container, which the
+    /// engine does not know of.
+    pub(super) fn is_begun_already(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused { action: Action::Start, status: 500, message }
+                if message.starts_with("task ") && message.ends_with("already exists")
+        )
+    }
+}
+
 /// Other engines of this machine, or what to do without any.
 fn find(others: &[PathBuf]) -> String {
     match others.first() {
@@ -233,4 +245,28 @@ fn last_words(text: &str) -> String {
 
 fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_that_was_begun_by_a_killed_engine_is_told_from_all_others() {
+        let refused = |action, status, message: &str| DockerFailure::Refused {
+            action,
+            status,
+            message: message.to_owned(),
+        };
+        let begun = "task 45ae4864fe78: already exists";
+        assert!(refused(Action::Start, 500, begun).is_begun_already());
+        for other in [
+            refused(Action::Create, 500, begun),
+            refused(Action::Start, 409, begun),
+            refused(Action::Start, 500, "network x already exists"),
+            refused(Action::Start, 500, "task 45ae4864fe78: not found"),
+        ] {
+            assert!(!other.is_begun_already(), "{other}");
+        }
+    }
 }

@@ -16,6 +16,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bollard::models::ContainerInspectResponse;
 use clawpen_rules::container::ContainerSpec;
@@ -31,6 +32,11 @@ use crate::clock;
 use crate::faults;
 use crate::process_identity;
 use crate::registry::DockerIdentity;
+
+/// How often a start is tried whose way is blocked by an earlier one, and how long to wait in between: the engine tells
+/// nobody when it has cleaned up.
+const START_TRIES: u32 = 10;
+const START_STEP: Duration = Duration::from_millis(200);
 
 /// What stands under a name at the engine.
 #[derive(Debug)]
@@ -229,7 +235,21 @@ impl DockerBackend {
         faults::reached("docker.planned");
         // A failure must not leave it running: the next call would find it and take it for proven.
         container.at_the_end = AtTheEnd::Kill;
-        container.start(&asked, image.id.as_deref().unwrap_or_default())?;
+        let image = image.id.as_deref().unwrap_or_default();
+        let mut tries = 0;
+        while let Err(failure) = container.start(&asked, image) {
+            // An engine that was killed while it started this one may find its own beginnings in the way. They go,
+            // or the container does: it can never be started again.
+            if !failure.is_begun_already() {
+                return Err(failure);
+            }
+            tries += 1;
+            if tries == START_TRIES {
+                return Ok(Restarted::HasToBeReplaced);
+            }
+            drop(self.engine.kill(&container.id));
+            std::thread::sleep(START_STEP);
+        }
         faults::reached("docker.started");
         let stream = container.meet(&watch)?;
         faults::reached("docker.met");
