@@ -93,8 +93,7 @@ fn tool_result(result: &ToolResult) -> Vec<Value> {
     let text = Part::texts(&result.content);
     let mut messages =
         vec![json!({ "role": "tool", "tool_call_id": result.call, "content": text })];
-    let images: Vec<Part> =
-        result.content.iter().filter(|part| matches!(part, Part::Image { .. })).cloned().collect();
+    let images = Part::images(&result.content);
     // A tool's message is text only, so its images follow as if they were shown.
     if !images.is_empty() {
         messages.push(json!({ "role": "user", "content": content(&images) }));

@@ -81,8 +81,7 @@ fn tool_result(result: &ToolResult) -> Vec<Value> {
     let text = Part::texts(&result.content);
     let mut items =
         vec![json!({ "type": "function_call_output", "call_id": result.call, "output": text })];
-    let images: Vec<Part> =
-        result.content.iter().filter(|part| matches!(part, Part::Image { .. })).cloned().collect();
+    let images = Part::images(&result.content);
     // Not every model takes an image for an output, so images follow as if they were shown.
     if !images.is_empty() {
         items.push(user(&images));

@@ -147,6 +147,11 @@ impl Turn {
 }
 
 impl Part {
+    /// Only the images.
+    pub(super) fn images(parts: &[Self]) -> Vec<Self> {
+        parts.iter().filter(|part| matches!(part, Self::Image { .. })).cloned().collect()
+    }
+
     /// The texts of several parts, one after the other.
     pub fn texts(parts: &[Self]) -> String {
         let texts = parts.iter().filter_map(|part| match part {

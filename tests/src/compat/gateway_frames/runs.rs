@@ -40,11 +40,7 @@ pub(in super::super) const RULES: &[Rule] = &[
     Rule {
         name: "a-message-is-kept-when-its-run-has-begun",
         category: ANY,
-        applies: |input| {
-            let event = input["method"].as_str();
-            input["kind"] == "event"
-                && matches!(event, Some("session.message" | "sessions.changed"))
-        },
+        applies: tells_of_a_session,
         transform: |_, mut expected| {
             let payload = &mut expected["payload"];
             if !payload["messageSeq"].is_number() {
@@ -71,11 +67,7 @@ pub(in super::super) const RULES: &[Rule] = &[
     Rule {
         name: "the-end-of-a-run-counts-it",
         category: ANY,
-        applies: |input| {
-            let event = input["method"].as_str();
-            input["kind"] == "event"
-                && matches!(event, Some("session.message" | "sessions.changed"))
-        },
+        applies: tells_of_a_session,
         transform: |_, mut expected| {
             let payload = &mut expected["payload"];
             let is_end = payload["phase"] == "end" || payload["messageId"].is_string();
@@ -308,4 +300,10 @@ fn head(text: &str) -> Option<(&str, &str)> {
         None => rest,
     };
     Some((label, said))
+}
+
+/// An event about a session, or about a message in one.
+fn tells_of_a_session(input: &Value) -> bool {
+    let event = input["method"].as_str();
+    input["kind"] == "event" && matches!(event, Some("session.message" | "sessions.changed"))
 }
