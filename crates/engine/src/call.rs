@@ -100,6 +100,8 @@ pub struct Prepared {
     pub own: OwnSettings,
     /// What it sees of the host's directories.
     pub workspace: workspaces::Wanted,
+    /// Whether it was seen to be as it should be.
+    settled: workspaces::Settled,
     /// The scope's own, or one that says on which other backend it was asked for.
     name: String,
     state_dir: String,
@@ -243,7 +245,8 @@ pub fn prepare(store: &Store, target: &Target<'_>) -> Result<Prepared, OpenError
     };
     let state_dir = store.locations.state_dir.clone();
     let workspace = workspaces::Wanted::of(&explanation, store);
-    Ok(Prepared { explanation, plan, filter, own, workspace, name, state_dir })
+    let settled = workspaces::Settled::default();
+    Ok(Prepared { explanation, plan, filter, own, workspace, settled, name, state_dir })
 }
 
 /// The caller's choice, else the config's; without any config, native: it needs nothing installed.
@@ -477,7 +480,8 @@ impl Prepared {
 
     /// Makes the directories that are mounted, and what is to be in them.
     pub fn ready_workspace(&self, clock: &dyn Clock) -> Result<Ready, WorkspaceError> {
-        Workspaces::new(&self.state_dir).prepare(&self.workspace, clock.now().wall)
+        let wanted = (&self.workspace, &self.settled);
+        Workspaces::new(&self.state_dir).prepare_again(wanted, clock.now().wall)
     }
 
     fn start_fresh(&self, engines: &backend::Engines) -> Result<Sandbox, OpenError> {

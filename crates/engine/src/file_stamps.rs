@@ -1,10 +1,12 @@
-//! Says whether the files that a config was read from are still those.
+//! Says whether what was read from files would be read again: a stamp of each, then and now.
 //!
-//! Every file that was read, and those that would be read if they were there, are looked at. What no stamp
+//! Of a config every file that was read, and those that would be read if they were there, are looked at. What no stamp
 //! shows (a variable file that appeared elsewhere) is seen after [`OLDEST`].
 
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clawpen_rules::config::locate::Locations;
 
@@ -13,8 +15,54 @@ use crate::config_store::Store;
 /// Looked at anew after so long, whatever the stamps say.
 const OLDEST: Duration = Duration::from_secs(1);
 
-/// A file at one moment.
-type Stamp = (u64, u64, u64, (i64, i64), (i64, i64));
+/// A file or directory at one moment; of a directory, it changes with every name that this gains or loses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) size: u64,
+    /// Seconds and nanoseconds.
+    pub(crate) modified: (i64, i64),
+    pub(crate) changed: (i64, i64),
+}
+
+impl Stamp {
+    pub(crate) fn of(found: &Metadata) -> Self {
+        Self {
+            device: found.dev(),
+            inode: found.ino(),
+            size: found.size(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+        }
+    }
+
+    /// What stands there, links followed; `None` if nothing that can be looked at does.
+    pub(crate) fn at(path: impl AsRef<Path>) -> Option<Self> {
+        std::fs::metadata(path).ok().map(|found| Self::of(&found))
+    }
+
+    /// Clocks of file systems are coarse, so what has just changed may change once more and look the same. Nobody can
+    /// set the time of the last change back, but the clock may be.
+    pub(crate) fn is_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.is_settled_at(now)
+    }
+
+    fn is_settled_at(&self, now: Duration) -> bool {
+        // The kernel's own clock for files stands still for at most ten milliseconds; some file systems keep whole
+        // seconds, or two of them, and show that by what they leave out.
+        const FINE: Duration = Duration::from_millis(100);
+        const COARSE: Duration = Duration::from_secs(3);
+        let is_fine = |(_, nanos): (i64, i64)| nanos % 1_000_000 != 0;
+        let latest = self.modified.max(self.changed);
+        let (Ok(seconds), Ok(nanos)) = (u64::try_from(latest.0), u32::try_from(latest.1)) else {
+            return false;
+        };
+        let grain = if is_fine(self.modified) && is_fine(self.changed) { FINE } else { COARSE };
+        Duration::new(seconds, nanos).saturating_add(grain) < now
+    }
+}
 
 /// The files of a config at one moment.
 #[derive(Debug)]
@@ -35,18 +83,39 @@ impl Stamps {
         let mut paths: Vec<String> = fixed.into_iter().chain(read.iter().cloned()).collect();
         paths.sort_unstable();
         paths.dedup();
-        let files = paths.into_iter().map(|path| (path.clone(), look(&path))).collect();
+        let files = paths.into_iter().map(|path| (path.clone(), Stamp::at(&path))).collect();
         Self { files, made: Instant::now() }
     }
 
     /// Nothing has changed since.
     pub(crate) fn are_current(&self) -> bool {
-        self.made.elapsed() < OLDEST && self.files.iter().all(|(path, stamp)| look(path) == *stamp)
+        self.made.elapsed() < OLDEST
+            && self.files.iter().all(|(path, stamp)| Stamp::at(path) == *stamp)
     }
 }
 
-fn look(path: &str) -> Option<Stamp> {
-    let facts = std::fs::metadata(path).ok()?;
-    let modified = (facts.mtime(), facts.mtime_nsec());
-    Some((facts.dev(), facts.ino(), facts.size(), modified, (facts.ctime(), facts.ctime_nsec())))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_settles_when_its_clock_must_have_moved_on() {
+        let now = Duration::from_secs(50);
+        let fine = |seconds| (seconds, 123_456_789);
+        for (modified, changed, expected) in [
+            (fine(49), fine(49), true),
+            ((49, 950_000_001), fine(49), false),
+            (fine(49), (49, 950_000_001), false),
+            // Whole seconds, or milliseconds, say that the rest is not kept.
+            ((48, 0), fine(48), false),
+            (fine(48), (48, 500_000_000), false),
+            ((46, 0), (46, 0), true),
+            // A file from the future, or from before all time, is not trusted.
+            (fine(50), fine(50), false),
+            (fine(-1), fine(-1), false),
+        ] {
+            let stamp = Stamp { device: 1, inode: 2, size: 3, modified, changed };
+            assert_eq!(stamp.is_settled_at(now), expected, "{stamp:?}");
+        }
+    }
 }

@@ -9,10 +9,11 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clawpen_rules::host_files::{Entry, EntryKind, FactError, FactProblem, HostFiles};
 use clawpen_rules::posix;
+
+use crate::file_stamps::Stamp;
 
 /// "Too many symbolic links"; the standard library has no stable name for it.
 #[cfg(target_os = "linux")]
@@ -105,32 +106,12 @@ impl OneLook {
     }
 }
 
-/// What changes with every name that a directory gains or loses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    /// Clocks of file systems are coarse, so a directory that has just changed may change once more and
-    /// look the same. Nobody can set the time of the last change back, but the clock may be.
-    fn is_settled(&self) -> bool {
-        const SECONDS: i64 = 3;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = i64::try_from(now.as_secs()).unwrap_or(0);
-        self.modified.0.max(self.changed.0).saturating_add(SECONDS) < now
-    }
-}
-
 /// What this process remembers of directories: names that are not in them.
 mod missing {
     use std::collections::{HashMap, HashSet};
     use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-    use super::Stamp;
+    use crate::file_stamps::Stamp;
 
     /// One for each home of the machine; beyond that it begins anew.
     const MOST: usize = 8192;
@@ -187,12 +168,7 @@ fn look_at(path: &Path) -> Result<Option<(Entry, Option<Stamp>)>, FactProblem> {
     } else {
         EntryKind::Other
     };
-    let stamp = (kind == EntryKind::Directory).then(|| Stamp {
-        device: metadata.dev(),
-        inode: metadata.ino(),
-        modified: (metadata.mtime(), metadata.mtime_nsec()),
-        changed: (metadata.ctime(), metadata.ctime_nsec()),
-    });
+    let stamp = (kind == EntryKind::Directory).then(|| Stamp::of(&metadata));
     Ok(Some((Entry { kind, links: metadata.nlink() }, stamp)))
 }
 
@@ -276,7 +252,7 @@ mod tests {
         let directory = tree();
         let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
         // Long ago, as far as a directory's own time goes.
-        let settled = Stamp { device: 1, inode: 2, modified: (5, 0), changed: (5, 0) };
+        let settled = Stamp { device: 1, inode: 2, size: 4096, modified: (5, 0), changed: (5, 0) };
         assert!(settled.is_settled());
         assert!(missing::recall(&at("dir"), settled).is_empty());
         missing::remember(&at("dir"), settled, vec!["a".into()]);
@@ -308,7 +284,7 @@ mod tests {
         fs::remove_file(place.join("key")).unwrap();
         assert_eq!(asked(), missing);
         // A time of modification that somebody has set back does not make it settled.
-        let long_ago = UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+        let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
         fs::File::open(&place).unwrap().set_modified(long_ago).unwrap();
         assert_eq!(asked(), missing);
         symlink("elsewhere", place.join("key")).unwrap();

@@ -38,6 +38,7 @@ pub mod media;
 mod plain;
 mod record;
 mod reseed;
+mod settled;
 mod skills;
 pub mod trash;
 mod tree;
@@ -45,8 +46,11 @@ mod tree;
 use self::ground::Ground;
 use self::plain::{Attributes, NotPlain};
 use self::record::{Locked, Record};
+use self::settled::Places;
 use self::skills::Sync;
 use self::trash::{About, Trash, TrashId, TrashKind};
+
+pub use self::settled::Settled;
 use crate::config_store::Store;
 use crate::error_text::chain;
 use crate::faults;
@@ -189,6 +193,12 @@ impl Wanted {
             layout,
         }
     }
+
+    /// What is ours to fill: the private copy, or the skills beside an agent's own workspace.
+    fn directory(&self) -> Option<PathBuf> {
+        let shown = self.layout.skills_mount().map(|mount| mount.source);
+        self.layout.private().map(str::to_owned).or(shown).map(PathBuf::from)
+    }
 }
 
 /// Whether the host has skills to show in an agent's own workspace. Looks only where that is asked.
@@ -232,6 +242,27 @@ impl Workspaces {
         Trash::new(&self.home)
     }
 
+    /// The same as [`Workspaces::prepare`], and cheaper where nothing was to do the last time.
+    pub fn prepare_again(
+        &self,
+        (wanted, settled): (&Wanted, &Settled),
+        now: Timestamp,
+    ) -> Result<Ready, WorkspaceError> {
+        if settled.holds() {
+            return Ok(Ready { skills: SkillsDone::Unchanged, ..Ready::default() });
+        }
+        // Looked at first: what changes from here on is seen now or the next time.
+        let places = wanted.directory().and_then(|directory| {
+            let record = record::path(&self.home, &directory);
+            Places::look(wanted, directory, record)
+        });
+        let ready = self.prepare(wanted, now)?;
+        if let Some(places) = places {
+            settled.note(places, &ready);
+        }
+        Ok(ready)
+    }
+
     /// Makes the workspace ready for a sandbox: its directories, the seeds that are missing, the
     /// skills. Cheap if nothing changed. Call it before a sandbox is made, started or found again.
     ///
@@ -243,14 +274,10 @@ impl Workspaces {
             }
             WorkspaceAccess::None => {}
         }
-        let shown = wanted.layout.skills_mount().map(|mount| mount.source);
-        let Some(directory) = wanted.layout.private().map(str::to_owned).or(shown) else {
-            return Ok(Ready::default());
-        };
-        let directory = Path::new(&directory);
-        let record = Record::new(directory, &wanted.scope_key, &wanted.agent);
+        let Some(directory) = wanted.directory() else { return Ok(Ready::default()) };
+        let record = Record::new(&directory, &wanted.scope_key, &wanted.agent);
         let mut locked = Locked::open(&self.home, record)?;
-        let ground = Ground::ensure(directory, wanted.owner)?;
+        let ground = Ground::ensure(&directory, wanted.owner)?;
         locked.record.released_ms = None;
         let mut ready = Ready { obstacle: mount_point(&wanted.layout)?, ..Ready::default() };
         if let Some(aside) = &locked.broken {

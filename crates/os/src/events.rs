@@ -254,6 +254,31 @@ pub fn ignore_broken_pipes() -> io::Result<()> {
     if before == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Every signal to its default action, in this process and in what it becomes: an action survives no exec, but what is
+/// ignored stays ignored. Calls nothing but the kernel, so a child that shares our memory may use it.
+pub fn reset_signal_actions() -> io::Result<()> {
+    (1..=64)
+        .filter(|signal| ![libc::SIGKILL, libc::SIGSTOP].contains(signal))
+        .try_for_each(reset_action)
+}
+
+/// Only that of writing to a pipe that nobody reads.
+pub fn heed_broken_pipes() -> io::Result<()> {
+    reset_action(libc::SIGPIPE)
+}
+
+fn reset_action(signal: i32) -> io::Result<()> {
+    // The kernel's own structure: handler, flags, restorer, mask; all zeros is the default.
+    const DEFAULT: [u64; 4] = [0; 4];
+    const SET_SIZE: usize = 8;
+    let not_asked: *const u64 = std::ptr::null();
+    // SAFETY: `DEFAULT` is as large as the kernel's structure and only read.
+    let ret = unsafe {
+        libc::syscall(libc::SYS_rt_sigaction, signal, DEFAULT.as_ptr(), not_asked, SET_SIZE)
+    };
+    if ret == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// All signals blocked in this thread until dropped.
 #[derive(Debug)]
 pub(crate) struct SignalsBlocked(libc::sigset_t);

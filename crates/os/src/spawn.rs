@@ -110,6 +110,15 @@ pub enum Session {
     NewWithTerminal,
 }
 
+/// What becomes of signals that are ignored here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Actions {
+    /// Set to their defaults, each one.
+    Reset,
+    /// None is ignored: the caller has seen to it before. Sixty calls less.
+    AreDefault,
+}
+
 /// Everything about a start. Begins locked: no descriptor and no environment but what is given.
 pub struct Plan<'a> {
     image: Image<'a>,
@@ -118,6 +127,7 @@ pub struct Plan<'a> {
     descriptors: Vec<(i32, BorrowedFd<'a>)>,
     directory: Option<BorrowedFd<'a>>,
     session: Session,
+    actions: Actions,
     death_signal: Option<Signal>,
     limits: Vec<(Resource, Limit)>,
     identity: Option<Identity>,
@@ -137,6 +147,7 @@ impl<'a> Plan<'a> {
             descriptors: Vec::new(),
             directory: None,
             session: Session::Inherit,
+            actions: Actions::Reset,
             death_signal: None,
             limits: Vec::new(),
             identity: None,
@@ -165,6 +176,13 @@ impl<'a> Plan<'a> {
     #[must_use]
     pub fn session(mut self, session: Session) -> Self {
         self.session = session;
+        self
+    }
+
+    /// What the caller knows of its own signals. Handlers end with an exec; only what is ignored would stay so.
+    #[must_use]
+    pub fn actions(mut self, actions: Actions) -> Self {
+        self.actions = actions;
         self
     }
 

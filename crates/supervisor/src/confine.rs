@@ -27,7 +27,7 @@ use clawpen_os::landlock::{self, Access, Ruleset, Scope, TcpPorts};
 use clawpen_os::process::{self, Signal};
 use clawpen_os::rlimits::{self, Limit, Resource};
 use clawpen_os::seccomp::{self, Program};
-use clawpen_os::spawn::{Image, Plan, Session};
+use clawpen_os::spawn::{Actions, Image, Plan, Session};
 use clawpen_wire::pen::{LandlockAccess, LandlockPlan, ResourceLimit, ServePlan};
 
 use crate::facts::Probe;
@@ -72,6 +72,16 @@ pub(crate) struct Prepared {
     pub(crate) session: Session,
     /// Standard input, output and error.
     pub(crate) streams: [OwnedFd; 3],
+    pub(crate) telling: Telling,
+}
+
+/// When it is told that a command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Telling {
+    /// As soon as it does: somebody waits for that word, or types.
+    AtOnce,
+    /// With its end, if that comes soon.
+    Gathered,
 }
 
 /// What is started.
@@ -137,6 +147,7 @@ impl Confinement {
         let mut plan = Plan::new(image, argv, prepared.environment.clone())
             .directory(prepared.directory.as_fd())
             .session(prepared.session)
+            .actions(Actions::AreDefault)
             // The shim is what makes the tree reachable. Whoever kills it must not escape by that.
             .death_signal(Signal::KILL);
         for (number, stream) in (0..).zip(&prepared.streams) {

@@ -16,10 +16,11 @@ use clawpen_os::pty::{self, Size};
 use clawpen_os::spawn::{Session, Step};
 use clawpen_wire::pen::ServePlan;
 use clawpen_wire::supervisor::{
-    EnvVar, EnvironmentBase, ErrorCode, Exec, Failed, StderrMode, StdinMode, TtySize, limits,
+    EnvVar, EnvironmentBase, ErrorCode, Exec, ExecOutput, Failed, StderrMode, StdinMode, TtySize,
+    limits,
 };
 
-use crate::confine::{Executable, Prepared};
+use crate::confine::{Executable, Prepared, Telling};
 
 /// Where commands are looked for if the environment does not say.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -75,7 +76,13 @@ pub(crate) fn prepare(
     let directory = working_directory(exec.cwd.as_deref().unwrap_or(&plan.workdir))?;
     let (streams, ends) = streams(exec)?;
     let session = if exec.tty.is_some() { Session::NewWithTerminal } else { Session::New };
-    Ok((Prepared { program, argv, environment, directory, session, streams }, ends))
+    let telling = match (&exec.output, exec.tty) {
+        (ExecOutput::Stream { .. }, None) => Telling::Gathered,
+        (ExecOutput::Stream { .. }, Some(_)) | (ExecOutput::Background { .. }, _) => {
+            Telling::AtOnce
+        }
+    };
+    Ok((Prepared { program, argv, environment, directory, session, streams, telling }, ends))
 }
 
 /// What a failed start means to the host. `command` is what was asked for.

@@ -27,7 +27,7 @@ use clawpen_wire::supervisor::{
     NamespaceFact, ProcessFacts, limits,
 };
 
-use crate::confine::{Executable, Prepared};
+use crate::confine::{Executable, Prepared, Telling};
 use crate::exec::{Ends, failed};
 use crate::files::io_failed;
 
@@ -57,6 +57,7 @@ fn prepare(plan: &ServePlan) -> io::Result<(Prepared, Ends)> {
         directory: beneath::open_root(Path::new("/"))?,
         session: Session::New,
         streams: [events::open_null()?, stdout, events::open_null()?],
+        telling: Telling::AtOnce,
     };
     Ok((prepared, Ends { input: None, output, error: None, is_terminal: false }))
 }

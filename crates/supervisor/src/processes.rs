@@ -23,7 +23,7 @@ use crate::confine::Prepared;
 use crate::exec::Ends;
 use crate::facts::View;
 use crate::serve::watch::{ConnectionId, Token, Watched};
-use crate::shim::{self, Said};
+use crate::shim::{self, Ending, Start};
 
 pub(crate) mod ring;
 
@@ -158,26 +158,23 @@ impl Command {
         self.pid != 0 || self.shim.is_none()
     }
 
-    /// Takes what the shim said, except why nothing was started, which is the caller's to tell.
-    pub(crate) fn hear(&mut self, said: Said) {
-        match said {
-            Said::Started { pid, pidfd } => {
-                self.order = None;
-                self.pid = pid;
-                if let Some(signal) = self.pending.take() {
-                    let _ = process::pidfd_signal(pidfd.as_fd(), signal);
-                }
-                self.main = Some(pidfd);
-            }
-            Said::Ended { end, usage, clean } => {
-                self.said = Some((end, usage));
-                if clean {
-                    self.gone = Some(Tree::Gone);
-                    // Whether it was in time is settled, however long its output is not taken.
-                    self.due = None;
-                }
-            }
-            Said::Failed { .. } | Said::NotTaken => {}
+    /// Its shim says that it runs.
+    pub(crate) fn has_started(&mut self, Start { pid, pidfd }: Start) {
+        self.order = None;
+        self.pid = pid;
+        if let Some(signal) = self.pending.take() {
+            let _ = process::pidfd_signal(pidfd.as_fd(), signal);
+        }
+        self.main = Some(pidfd);
+    }
+
+    /// Its shim says that it is over.
+    pub(crate) fn has_ended(&mut self, Ending { end, usage, clean }: &Ending) {
+        self.said = Some((*end, *usage));
+        if *clean {
+            self.gone = Some(Tree::Gone);
+            // Whether it was in time is settled, however long its output is not taken.
+            self.due = None;
         }
     }
 

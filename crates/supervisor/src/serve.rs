@@ -91,6 +91,8 @@ impl Server {
         confinement: Confinement,
         socket: OwnedFd,
     ) -> Result<Self, Failure> {
+        // Here once, and not for every command: whoever started us may ignore signals.
+        events::reset_signal_actions().step("reset signals")?;
         events::ignore_broken_pipes().step("ignore broken pipes")?;
         let signals = SignalFd::new(&[Signal::CHLD, Signal::TERM, Signal::INT, Signal::HUP])
             .step("take signals as a descriptor")?;

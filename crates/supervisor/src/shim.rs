@@ -18,6 +18,9 @@
 //! ended <how> <usage> ──┘   the first process has ended and the tree is gone; if not quite, the shim ends
 //! ```
 //!
+//! A command that is over soon is told of in one message, started and ended: each word wakes process 1 and the host,
+//! and the kernel likes to have them wait for the command's own processor, or the command for them.
+//!
 //! Nothing of a command stays in its shim: its descriptors are closed, its processes are reaped, its usage was
 //! told. What commands can do to a shim from outside is the same whether it has served or not (`serve/standby.rs`).
 
@@ -33,7 +36,7 @@ use clawpen_os::spawn::{SpawnError, Step};
 use clawpen_os::tree;
 use clawpen_wire::supervisor::{End, Usage as WireUsage};
 
-use crate::confine::{Confinement, Executable, Prepared};
+use crate::confine::{Confinement, Executable, Prepared, Telling};
 use crate::facts::{self, Probe};
 
 pub(crate) mod orders;
@@ -42,6 +45,8 @@ use orders::Orders;
 
 /// How long the shim tries to end what the command left; process 1 takes over after it.
 const TREE_LIMIT: Duration = Duration::from_secs(5);
+/// How long the word that a command runs may wait for the word that it is over.
+const SOON: Duration = Duration::from_millis(2);
 /// `EMFILE`.
 const TOO_MANY_FILES: i32 = 24;
 /// Longer than any message.
@@ -50,21 +55,32 @@ const MESSAGE: usize = 64;
 /// What a shim says.
 #[derive(Debug)]
 pub(crate) enum Said {
-    Started {
-        pid: u32,
-        pidfd: OwnedFd,
-    },
+    Started(Start),
     Failed {
         step: Step,
         errno: i32,
     },
     /// Nothing, and it never will: it was killed before it had its order. Nothing has run.
     NotTaken,
-    Ended {
-        end: End,
-        usage: WireUsage,
-        clean: bool,
-    },
+    Ended(Ending),
+    /// Both at once.
+    RanThrough(Start, Ending),
+}
+
+/// A command runs.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) pid: u32,
+    pub(crate) pidfd: OwnedFd,
+}
+
+/// Its first process has ended.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    pub(crate) end: End,
+    pub(crate) usage: WireUsage,
+    /// Whether nothing is left of its tree.
+    pub(crate) clean: bool,
 }
 
 /// What a shim is made for.
@@ -86,6 +102,8 @@ fn live(task: Task, confinement: &Confinement, status: BorrowedFd<'_>) -> io::Re
     // Process 1 may still be open to the host's look. No command looks into what will be its parent.
     process::set_dumpable(Dumpable::No)?;
     process::set_child_subreaper()?;
+    // Process 1 has all others at their defaults.
+    events::heed_broken_pipes()?;
     if let Err(error) = confinement.put_on() {
         // Without its confinement nothing starts, ever.
         return fail(status, &SpawnError { step: Step::Seccomp, cause: error });
@@ -149,29 +167,59 @@ fn watch(
     status: BorrowedFd<'_>,
 ) -> io::Result<Left> {
     let started = confinement.plan(&prepared).spawn();
+    let telling = prepared.telling;
     // The command's ends of its pipes: while we held one, no reader would see its end.
     drop(prepared);
     let child = match started {
         Ok(child) => child,
         Err(error) => return fail(status, &error).map(|()| Left::Something),
     };
+    let mut total = Total::default();
+    let soon = match telling {
+        Telling::AtOnce => Duration::ZERO,
+        Telling::Gathered => SOON,
+    };
+    // However this ends: what counts is who is there to be reaped.
+    drop(events::poll(&[(child.pidfd(), events::Interest::Read)], Some(soon)));
+    let (early, left) = reap(child.pid(), &mut total)?;
+    let ran_through = early.filter(|_| left == Left::Nothing);
     let mut message = vec![b's'];
     message.extend_from_slice(&child.pid().get().to_le_bytes());
+    if let Some(main) = ran_through {
+        message.extend_from_slice(&total.message(main, Left::Nothing));
+    }
     if let Err(cause) = sockets::send(status, &message, &[child.pidfd()]) {
         // Nobody could signal it. The kernel refuses when too many descriptors of this user are on their
         // way, which may be the doing of others.
         let _ = child.signal(Signal::KILL);
         return fail(status, &SpawnError { step: Step::Clone, cause }).map(|()| Left::Something);
     }
+    if ran_through.is_some() {
+        return Ok(Left::Nothing);
+    }
 
-    let mut total = Total::default();
-    let main = wait_for(child.pid(), &mut total)?;
+    let main = early.map_or_else(|| wait_for(child.pid(), &mut total), Ok)?;
     // Nearly every command leaves nothing; looking for more than that costs a walk through `/proc`.
-    let is_gone = matches!(process::reap_any()?, Reaped::NoChildren)
+    let is_gone = reap(child.pid(), &mut total)?.1 == Left::Nothing
         || tree::kill_descendants(TREE_LIMIT, &mut |ended| total.add(&ended.usage)).is_ok();
     let left = if is_gone { Left::Nothing } else { Left::Something };
     sockets::send(status, &total.message(main, left), &[])?;
     Ok(left)
+}
+
+/// Reaps what has ended by now. Gives how the first process ended, if it has, and what is left.
+fn reap(main: Pid, total: &mut Total) -> io::Result<(Option<ExitStatus>, Left)> {
+    let mut status = None;
+    loop {
+        match process::reap_any()? {
+            Reaped::Ended(ended) => {
+                total.add(&ended.usage);
+                status = status.or_else(|| (ended.pid == main).then_some(ended.status));
+            }
+            Reaped::NoneEnded => return Ok((status, Left::Something)),
+            Reaped::NoChildren => return Ok((status, Left::Nothing)),
+        }
+    }
 }
 
 fn wait_for(main: Pid, total: &mut Total) -> io::Result<ExitStatus> {
@@ -253,9 +301,14 @@ pub(crate) fn hear(status: BorrowedFd<'_>) -> Option<Said> {
     let text = buffer.get(..message.bytes)?;
     match text.split_first()? {
         (b's', rest) => {
-            let pid = u32::from_le_bytes(*rest.first_chunk()?);
+            let (pid, rest) = rest.split_first_chunk()?;
             let pidfd = message.descriptors.into_iter().next()?;
-            Some(Said::Started { pid, pidfd })
+            let start = Start { pid: u32::from_le_bytes(*pid), pidfd };
+            match rest.split_first() {
+                None => Some(Said::Started(start)),
+                Some((b'e', rest)) => Some(Said::RanThrough(start, parse_end(rest)?)),
+                Some(_) => None,
+            }
         }
         (b'f', rest) => {
             let (step, rest) = rest.split_first()?;
@@ -264,12 +317,12 @@ pub(crate) fn hear(status: BorrowedFd<'_>) -> Option<Said> {
                 errno: i32::from_le_bytes(*rest.first_chunk()?),
             })
         }
-        (b'e', rest) => parse_end(rest),
+        (b'e', rest) => parse_end(rest).map(Said::Ended),
         _ => None,
     }
 }
 
-fn parse_end(text: &[u8]) -> Option<Said> {
+fn parse_end(text: &[u8]) -> Option<Ending> {
     let (&[kind, clean], rest) = text.split_first_chunk()?;
     let (code, rest) = rest.split_first_chunk()?;
     let code = i32::from_le_bytes(*code);
@@ -285,7 +338,7 @@ fn parse_end(text: &[u8]) -> Option<Said> {
         wall_us: 0,
     };
     let end = if kind == b'c' { End::Code(code) } else { End::Signal(code) };
-    Some(Said::Ended { end, usage, clean: clean == 1 })
+    Some(Ending { end, usage, clean: clean == 1 })
 }
 
 /// The steps that are told apart by what the host is told; all others are protections.

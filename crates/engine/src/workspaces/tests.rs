@@ -17,6 +17,7 @@ use super::*;
 mod attacks;
 mod host_skills;
 mod kills;
+mod settled;
 
 const DAY_MS: u64 = 86_400_000;
 const NOW: Timestamp = Timestamp::from_millis(1_000 * DAY_MS);

@@ -12,7 +12,8 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::ptr;
 
-use super::{Image, Plan, Session, Step};
+use super::{Actions, Image, Plan, Session, Step};
+use crate::events::reset_signal_actions;
 use crate::process::{Child, Pid, pointers};
 use crate::processors::{Allowed, Processor};
 use crate::seccomp::Program;
@@ -168,7 +169,10 @@ impl Prepared<'_> {
 
     fn take_steps(&self) -> Result<(), Failed> {
         self.step.set(Step::Signals);
-        reset_signals()?;
+        if self.plan.actions == Actions::Reset {
+            reset_signal_actions().map_err(|_number| Failed::last())?;
+        }
+        unblock_signals()?;
         self.step.set(Step::DeathSignal);
         self.tie_to_parent()?;
         self.step.set(Step::Session);
@@ -331,24 +335,11 @@ impl Prepared<'_> {
     }
 }
 
-/// Default actions first, then nothing blocked: a signal that waited now ends this process
-/// instead of running a handler in our memory.
-fn reset_signals() -> Result<(), Failed> {
-    // The kernel's own structure: handler, flags, restorer, mask; all zeros is the default.
-    const DEFAULT: [u64; 4] = [0; 4];
+/// Lets signals through: one that waited now ends this process instead of running a handler in our memory.
+fn unblock_signals() -> Result<(), Failed> {
     const NONE: u64 = 0;
     const SET_SIZE: usize = 8;
     let not_asked: *const u64 = ptr::null();
-    for signal in 1..=64 {
-        if signal == libc::SIGKILL || signal == libc::SIGSTOP {
-            continue;
-        }
-        // SAFETY: `DEFAULT` is as large as the kernel's structure and only read.
-        let ret = unsafe {
-            libc::syscall(libc::SYS_rt_sigaction, signal, DEFAULT.as_ptr(), not_asked, SET_SIZE)
-        };
-        done(ret)?;
-    }
     // SAFETY: the kernel reads a mask of eight bytes.
     let ret = unsafe {
         libc::syscall(

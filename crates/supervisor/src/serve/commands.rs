@@ -219,22 +219,27 @@ impl Server {
                     }
                     return;
                 }
-                Some(said @ Said::Started { .. }) => {
-                    command.hear(said);
+                Some(Said::Started(start)) => {
+                    command.has_started(start);
                     self.tell_start(id);
                     self.watch_outputs(id);
                 }
-                Some(said @ Said::Ended { .. }) => {
-                    command.hear(said);
+                Some(Said::Ended(ending)) => {
+                    command.has_ended(&ending);
                     // The host need not wait until the shim itself is gone.
                     if command.gone == Some(Tree::Gone) {
-                        if let (Some(shim), Some(status)) =
-                            (command.shim.take(), command.status.take())
-                        {
-                            self.comes_back(shim, status);
-                        }
-                        return self.drain(id);
+                        return self.is_over(id);
                     }
+                }
+                Some(Said::RanThrough(start, ending)) => {
+                    command.has_started(start);
+                    command.has_ended(&ending);
+                    let is_over = command.gone == Some(Tree::Gone);
+                    self.tell_start(id);
+                    if is_over {
+                        return self.is_over(id);
+                    }
+                    self.watch_outputs(id);
                 }
                 None => {
                     // Nothing more now. If it was the end, the kernel would tell so for ever.
@@ -247,6 +252,15 @@ impl Server {
                 }
             }
         }
+    }
+
+    /// Nothing is left of its tree: the shim is free, and what the pipes still hold is all.
+    fn is_over(&mut self, id: ProcessId) {
+        let Some(command) = self.commands.get_mut(&id) else { return };
+        if let (Some(shim), Some(status)) = (command.shim.take(), command.status.take()) {
+            self.comes_back(shim, status);
+        }
+        self.drain(id);
     }
 
     pub(super) fn tell_start(&mut self, id: ProcessId) {

@@ -11,7 +11,7 @@ use clawpen_os::events::{self, Interest};
 use clawpen_os::sockets;
 use clawpen_os::spawn::Session;
 
-use crate::confine::{Executable, Prepared};
+use crate::confine::{Executable, Prepared, Telling};
 use crate::facts::Probe;
 
 /// The longest order. Below what a socket takes at once wherever nobody has turned its buffers down.
@@ -24,7 +24,8 @@ const HELD: u8 = 4;
 
 /// Writes `prepared` down; `None` if it is too long.
 pub(crate) fn write(prepared: &Prepared) -> Option<Vec<u8>> {
-    let Prepared { program, argv, environment, directory: _, session, streams: _ } = prepared;
+    let Prepared { program, argv, environment, directory: _, session, streams: _, telling } =
+        prepared;
     let session = match session {
         Session::Inherit => return None,
         Session::New => 0,
@@ -37,7 +38,11 @@ pub(crate) fn write(prepared: &Prepared) -> Option<Vec<u8>> {
         Executable::Observer(Probe::WriteOwnName) => (2, &[]),
         Executable::Observer(Probe::Nothing) => (3, &[]),
     };
-    let mut message = vec![kind, session];
+    let telling = match telling {
+        Telling::AtOnce => 0,
+        Telling::Gathered => 1,
+    };
+    let mut message = vec![kind, session, telling];
     for words in [places, argv, environment] {
         message.extend_from_slice(&u32::try_from(words.len()).ok()?.to_le_bytes());
         for word in words {
@@ -91,20 +96,28 @@ impl<'a> Orders<'a> {
         let [directory, input, output, error] =
             <[_; DESCRIPTORS - 1]>::try_from(came).map_err(|_few| broken())?;
         let order = self.buffer.get_mut(..message.bytes).ok_or_else(broken)?;
-        let (program, argv, environment, session) = read(order, program).ok_or_else(broken)?;
+        let words_read = read(order, program).ok_or_else(broken)?;
         // It may hold secrets, and the next command is another one.
         order.fill(0);
+        let Words { program, argv, environment, session, telling } = words_read;
         let streams = [input, output, error];
-        Ok(Some(Prepared { program, argv, environment, directory, session, streams }))
+        Ok(Some(Prepared { program, argv, environment, directory, session, streams, telling }))
     }
 }
 
+/// What an order says in words.
+#[derive(Debug)]
+struct Words {
+    program: Executable,
+    argv: Vec<CString>,
+    environment: Vec<CString>,
+    session: Session,
+    telling: Telling,
+}
+
 /// Reads what [`write`] wrote, and was sent with `held`.
-fn read(
-    message: &[u8],
-    held: Option<OwnedFd>,
-) -> Option<(Executable, Vec<CString>, Vec<CString>, Session)> {
-    let (&[kind, session], mut rest) = message.split_first_chunk()?;
+fn read(message: &[u8], held: Option<OwnedFd>) -> Option<Words> {
+    let (&[kind, session, telling], mut rest) = message.split_first_chunk()?;
     let places = words(&mut rest)?;
     let argv = words(&mut rest)?;
     let environment = words(&mut rest)?;
@@ -121,7 +134,12 @@ fn read(
         1 => Session::NewWithTerminal,
         _ => return None,
     };
-    rest.is_empty().then_some((program, argv, environment, session))
+    let telling = match telling {
+        0 => Telling::AtOnce,
+        1 => Telling::Gathered,
+        _ => return None,
+    };
+    rest.is_empty().then_some(Words { program, argv, environment, session, telling })
 }
 
 fn words(rest: &mut &[u8]) -> Option<Vec<CString>> {
@@ -152,7 +170,7 @@ mod tests {
         give(ours.as_fd(), &message, &given).unwrap();
         let taken = Orders::new(theirs.as_fd()).take().unwrap().unwrap();
         assert_eq!((taken.argv, taken.environment), (given.argv, given.environment));
-        assert_eq!(taken.session, Session::NewWithTerminal);
+        assert_eq!((taken.session, taken.telling), (Session::NewWithTerminal, Telling::Gathered));
         assert!(
             matches!(taken.program, Executable::Places(places) if places == [c"/bin/ls".to_owned()])
         );
@@ -202,6 +220,7 @@ mod tests {
             directory: null(),
             session: Session::NewWithTerminal,
             streams: [null(), null(), null()],
+            telling: Telling::Gathered,
         }
     }
 }

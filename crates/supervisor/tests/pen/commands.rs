@@ -25,6 +25,34 @@ fn a_command_runs_as_the_pens_user_and_says_how_it_ended() {
 }
 
 #[test]
+fn the_start_is_told_before_all_else_however_quick_the_command() {
+    let mut pen = Pen::new(any_maker());
+    // Over before its start is told, over a little later, and with something left behind.
+    for script in ["echo x", "echo x; sleep 0.01", "echo x; sleep 1000 &"] {
+        let channel = pen.host.channel();
+        pen.host.send(channel, &Request::Exec(sh(script)));
+        let first = pen.host.next(|of, event| (of, matches!(event, Event::Started(_))));
+        assert_eq!(first, (channel, true), "{script}");
+        let ran = pen.host.finish(channel).unwrap();
+        assert_eq!((ran.text().as_str(), ran.end()), ("x\n", End::Code(0)), "{script}");
+        assert_eq!(pen.host.processes().processes, [], "{script}");
+    }
+}
+
+#[test]
+fn no_command_ignores_a_signal_that_process_1_ignores() {
+    for &maker in makers() {
+        let mut pen = Pen::new(maker);
+        let ignored = "grep -E '^Sig(Blk|Ign)' /proc/self/status | tr -d '\\t\\n'";
+        // By a shim of its own, by the one that stands by, and by one that serves again.
+        for _ in 0..3 {
+            let text = pen.host.shell(ignored);
+            assert_eq!(text, "SigBlk:0000000000000000SigIgn:0000000000000000");
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_started_says_why() {
     let mut pen = Pen::new(any_maker());
     std::fs::write(pen.workspace.join("plain"), "x").unwrap();

@@ -1,0 +1,66 @@
+//! Remembers that nothing was to do in a workspace, for as long as nothing there has changed.
+//!
+//! A call looks at its workspace before it runs: directory, seeds, skills, what we know of it. Where nothing was to do,
+//! and the host has no skills to copy, five looks tell that nothing is. Only what has stood still for a while is
+//! remembered, so no change hides in a coarse clock.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use super::{Ready, SkillsDone, Wanted};
+use crate::file_stamps::Stamp;
+
+/// What was there when nothing was to do. Begins empty.
+#[derive(Debug, Default)]
+pub struct Settled(Mutex<Option<Places>>);
+
+/// Everything that [`super::Workspaces::prepare`] goes by.
+#[derive(Debug)]
+pub(super) struct Places(Vec<(PathBuf, Option<Stamp>)>);
+
+impl Settled {
+    /// Whether nothing is to do, as before.
+    pub(super) fn holds(&self) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.as_ref().is_some_and(Places::are_the_same)
+    }
+
+    /// Remembers places that were looked at before `ready` came of them.
+    pub(super) fn note(&self, before: Places, ready: &Ready) {
+        let nothing = Ready { skills: SkillsDone::Unchanged, ..Ready::default() };
+        let kept = (*ready == nothing && before.have_settled()).then_some(before);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+    }
+}
+
+impl Places {
+    /// As they are now; `None` if the host has skills, which are too many to look at here, or if one of them is a link,
+    /// which says nothing of what it leads to.
+    pub(super) fn look(wanted: &Wanted, directory: PathBuf, record: PathBuf) -> Option<Self> {
+        let skills = wanted.sources.iter();
+        let skills = skills.map(|source| Path::new(&source.root).join(&source.below));
+        let skills: Vec<PathBuf> = skills.collect();
+        if skills.iter().any(|path| at(path).is_some()) {
+            return None;
+        }
+        let others = [directory, record, PathBuf::from(wanted.layout.agent())];
+        if others.iter().any(|path| path.is_symlink()) {
+            return None;
+        }
+        let all = others.into_iter().chain(skills).map(|path| (path.clone(), at(&path)));
+        Some(Self(all.collect()))
+    }
+
+    fn are_the_same(&self) -> bool {
+        self.0.iter().all(|(path, then)| at(path) == *then)
+    }
+
+    fn have_settled(&self) -> bool {
+        self.0.iter().filter_map(|(_, found)| found.as_ref()).all(Stamp::is_settled)
+    }
+}
+
+/// What stands there itself; a link is not followed.
+fn at(path: &Path) -> Option<Stamp> {
+    std::fs::symlink_metadata(path).ok().map(|found| Stamp::of(&found))
+}

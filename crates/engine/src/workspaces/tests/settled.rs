@@ -1,0 +1,77 @@
+//! What is remembered of a workspace never hides a change.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// Long after any clock has moved on.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Looks again until nothing is to do and that is remembered.
+fn settle(world: &World, settled: &Settled) {
+    let end = Instant::now() + PATIENCE;
+    while !settled.holds() {
+        assert!(Instant::now() < end, "it never settles");
+        again(world, settled);
+        std::thread::yield_now();
+    }
+    let nothing = Ready { skills: SkillsDone::Unchanged, ..Ready::default() };
+    assert_eq!(again(world, settled), nothing);
+}
+
+fn again(world: &World, settled: &Settled) -> Ready {
+    let wanted = world.wanted(WorkspaceAccess::None);
+    world.workspaces().prepare_again((&wanted, settled), NOW).unwrap()
+}
+
+fn without_skills() -> World {
+    let world = World::new();
+    fs::remove_dir_all(world.base.join("agent/skills")).unwrap();
+    world
+}
+
+#[test]
+fn every_change_is_seen_by_the_next_call() {
+    let world = without_skills();
+    let settled = Settled::default();
+    assert_eq!(again(&world, &settled).seeded, ["AGENTS.md", "SOUL.md", "USER.md"]);
+
+    settle(&world, &settled);
+    world.write("agent/TOOLS.md", "tools 1");
+    assert_eq!(again(&world, &settled).seeded, ["TOOLS.md"]);
+
+    settle(&world, &settled);
+    fs::remove_file(world.copy().join("SOUL.md")).unwrap();
+    assert_eq!(again(&world, &settled).seeded, ["SOUL.md"]);
+
+    settle(&world, &settled);
+    world.write("agent/skills/git/SKILL.md", "git 1");
+    assert_eq!(again(&world, &settled).skills, SkillsDone::Replaced(1));
+    // Where there are skills, nothing is remembered.
+    assert_eq!(again(&world, &settled).skills, SkillsDone::Unchanged);
+    assert!(!settled.holds());
+    world.write("agent/skills/git/SKILL.md", "git 2");
+    assert_eq!(again(&world, &settled).skills, SkillsDone::Replaced(1));
+}
+
+#[test]
+fn a_copy_that_was_swapped_removed_or_released_is_looked_at_anew() {
+    let world = without_skills();
+    let settled = Settled::default();
+    settle(&world, &settled);
+    fs::rename(world.copy(), world.base.join("moved")).unwrap();
+    symlink(world.base.join("moved"), world.copy()).unwrap();
+    let wanted = world.wanted(WorkspaceAccess::None);
+    let refused = world.workspaces().prepare_again((&wanted, &settled), NOW);
+    assert!(matches!(refused, Err(WorkspaceError::Link { .. })), "{refused:?}");
+
+    fs::remove_file(world.copy()).unwrap();
+    assert_eq!(again(&world, &settled).seeded, ["AGENTS.md", "SOUL.md", "USER.md"]);
+
+    settle(&world, &settled);
+    let due = Timestamp::from_millis(2_000 * DAY_MS);
+    world.release(Removed::Age);
+    again(&world, &settled);
+    let swept = world.workspaces().sweep(&OwnConfig::default(), &|_| false, due).unwrap();
+    assert_eq!(swept, [], "it is in use again");
+}
