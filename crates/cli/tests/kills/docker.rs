@@ -1,7 +1,7 @@
 //! The same for containers, on an engine of our own that is killed as well.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::ground::{Chance, Ground, eventually, signal};
@@ -104,6 +104,12 @@ impl Drop for Engine {
             signal("TERM", pid.trim().parse().unwrap_or(0));
         }
         drop(self.process.wait());
+        // Each engine that was killed has left its own behind, and the directory could not go.
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(Path::new);
+        for point in points.filter(|point| point.starts_with(self.directory.path())) {
+            drop(Command::new("umount").arg("--lazy").arg(point).output());
+        }
     }
 }
 
