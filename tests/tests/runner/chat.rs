@@ -73,6 +73,13 @@ fn without_a_model_or_with_a_bad_key_the_exit_code_tells() {
     let run = home.run(&["chat", "--message", "hi", "--json"]);
     assert_eq!((run.code, run.json()["status"].as_str()), (Some(1), Some("error")));
     assert!(!run.stdout.contains(KEY) && !run.stderr.contains(KEY));
+    // What stands in the config for a variable that nobody has set is no key.
+    let server = ModelServer::scripted(Vec::new());
+    let home = Home::with_config(&server.config(Wire::OpenAi, "").replace(KEY, "${NOBODY_SET_IT}"));
+    let run = home.run(&["chat", "--message", "hi"]);
+    assert_eq!(run.code, Some(1));
+    assert!(run.stderr.contains("variable `NOBODY_SET_IT`, which is not set"), "{}", run.stderr);
+    assert!(server.received().is_empty());
 }
 
 #[test]

@@ -257,13 +257,21 @@ impl Chat<'_> {
 
     /// Asks the person here about commands of this session that wait for one; about each once.
     fn ask(&self, shown: &mut HashSet<String>) -> Result<(), CommandError> {
-        if !io::stdin().is_terminal() || self.format == Format::Json {
+        if self.format == Format::Json {
             return Ok(());
         }
         let waiting = self.runner.waiting(&self.session);
         for approval in waiting.map_err(|error| failed(&error.for_model()))? {
-            if shown.insert(approval.id.to_string()) {
+            if !shown.insert(approval.id.to_string()) {
+                continue;
+            }
+            if io::stdin().is_terminal() {
                 self.ask_about(&approval)?;
+            } else {
+                self.output.note(&format!(
+                    "  waits for your answer: `clawpen approvals watch` in a terminal, or `clawpen approvals resolve {} allow-once`",
+                    approval.id.slug()
+                ));
             }
         }
         Ok(())

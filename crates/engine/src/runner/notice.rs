@@ -18,6 +18,7 @@ use super::directives::Answers;
 use super::session_tools::nobody;
 use super::{Approvals, Inner, Origin, Request, Runner};
 use crate::call::{Standing, Who};
+use crate::random;
 
 /// Between two looks: short at first, because most commands are.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -69,7 +70,8 @@ impl Inner {
             answers: Answers::Nobody,
             message,
             attachments: Vec::new(),
-            run: Some(format!("exec-exit:{session}:{id}")),
+            // A name is free again when its command is forgotten, and then stands for another one.
+            run: Some(format!("exec-exit:{id}:{}", random::uuid())),
             timeout: None,
             origin: Origin::Session(format!("the command {id}")),
             approvals: *approvals,
