@@ -3,7 +3,7 @@
 //! ```text
 //! store ──► look: what is due, what was asked for by hand ──► claim (`runningAtMs`) ──► turn ──► settle ──► store
 //!   ▲        │ the earliest of the others                                                          │
-//!   └────────┴── woken by a change, an end, a moment; at least every ten seconds ◄─────────────────┘
+//!   └────────┴── woken by a change, an end, a moment; at least every five seconds ◄─────────────────┘
 //! ```
 //!
 //! One process at a time runs the jobs of a store: it holds a lock beside it. When a job is due and what becomes of it
@@ -35,7 +35,7 @@ use crate::journal::Level;
 use crate::shared::{Shared, unavailable};
 
 /// How long nobody looks if nothing happens. A clock that is set is noticed by then, and so is a change by another process.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A clock that goes back further than this was set.
 const SET_BACK_MS: u64 = 60_000;
 /// Runs that were asked for by hand and wait.
