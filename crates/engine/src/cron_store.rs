@@ -5,6 +5,7 @@
 
 mod runs;
 
+use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -224,7 +225,12 @@ impl CronStore {
             Value::Object(job) if job.get("id").is_some_and(Value::is_string) => Ok(Job(job)),
             _ => Err(broken(format!("`jobs[{index}]` is no job with an id"))),
         };
-        let jobs = jobs.into_iter().enumerate().map(job).collect::<Result<_, _>>()?;
+        let jobs: Vec<Job> = jobs.into_iter().enumerate().map(job).collect::<Result<_, _>>()?;
+        let mut ids = HashSet::new();
+        if let Some(twice) = jobs.iter().find(|job| !ids.insert(job.id())) {
+            let id: String = twice.id().chars().take(64).collect();
+            return Err(broken(format!("two jobs have the id `{id}`")));
+        }
         Ok((root, jobs))
     }
 }
@@ -271,6 +277,7 @@ mod tests {
             r#"{"version":1,"jobs":{}}"#,
             r#"{"version":1,"jobs":[{"name":"no id"}]}"#,
             r#"{"version":1,"jobs":["x"]}"#,
+            r#"{"version":1,"jobs":[{"id":"a"},{"id":"a"}]}"#,
         ] {
             let (_home, store) = store(Some(text));
             let changed = store.change(|jobs| {
@@ -314,7 +321,7 @@ mod tests {
     fn ten_thousand_jobs_are_read_and_changed_in_time() {
         let (_home, store) = store(None);
         let begun = std::time::Instant::now();
-        let job = |n: usize| json!({ "id": format!("job-{n}"), "name": "n", "schedule": { "kind": "cron", "expr": "0 9 * * *" } });
+        let job = |n: usize| json!({ "id": format!("job-{n}"), "name": "n", "schedule": { "kind": "every", "everyMs": 1000 } });
         let fill = store.change(|jobs| {
             jobs.extend((0..10_000).map(|n| Job(job(n).as_object().unwrap().clone())));
             Ok::<_, Infallible>(())

@@ -126,8 +126,8 @@ impl Planner {
     /// Asks for a run; gives its name.
     pub(crate) fn ask(&self, settings: &Settings, job: &str) -> Result<String, ErrorShape> {
         let mut state = self.state();
-        let is_ours = state.own.as_ref().is_some_and(|(path, _)| path == settings.store.path());
-        if !is_ours && !state.take_over(&settings.store) {
+        // If nobody runs them, we are about to: the lock is tried and let go.
+        if !state.owns(&settings.store) && !matches!(settings.store.own(), Ok(Some(_))) {
             let what =
                 "another gateway of this state directory runs the planned jobs; ask that one";
             return Err(ErrorShape::unavailable(what));
@@ -160,12 +160,8 @@ impl Planner {
 }
 
 impl State {
-    /// Keeps others from running these jobs. False if somebody else does.
-    fn take_over(&mut self, store: &CronStore) -> bool {
-        let lock = store.own().ok().flatten();
-        self.known = None;
-        self.own = lock.map(|lock| (store.path().to_owned(), lock));
-        self.own.is_some()
+    fn owns(&self, store: &CronStore) -> bool {
+        self.own.as_ref().is_some_and(|(path, _)| path == store.path())
     }
 }
 
@@ -207,47 +203,57 @@ fn look(shared: &Shared) -> Result<Look, ErrorShape> {
     }
     let sound = shared.sound()?;
     let settings = Settings::of(shared, &sound);
-    let now = Shared::now();
-    if !own(shared, &settings, now)? {
+    if !own(shared, &settings)? {
         return idle();
     }
-    let jobs = plan(shared, &settings, now)?;
+    let now = Shared::now();
+    // Asked before the file is read: what ends meanwhile is no longer marked in it, or known here.
+    let busy = shared.cron.state().running.clone();
+    let mut jobs = plan(shared, &settings, now)?;
+    if settle_lost(shared, &settings, (&jobs, &busy))? {
+        jobs = plan(shared, &settings, now)?;
+    }
     let mut claims = Vec::new();
     for (id, asked) in wanted(shared, &settings, (&jobs, now)) {
         claims.extend(claim(shared, &settings, (&id, asked, now))?);
     }
-    let state = shared.cron.state();
-    let is_full = state.running.len() >= settings.at_once;
-    let waits = jobs.iter().filter(|job| job.is_enabled() && !state.running.contains(job.id()));
-    let next = waits.filter_map(Job::next_run).min().filter(|_| settings.is_on && !is_full);
+    // What is due by now and was not claimed waits for room, or can never run.
+    let ahead = jobs.iter().filter(|job| job.is_enabled()).filter_map(Job::next_run);
+    let next = ahead.filter(|next| *next > now).min().filter(|_| settings.is_on);
     let pause = next.map_or(LONGEST_PAUSE, |next| {
         Duration::from_millis(next.as_millis().saturating_sub(now_ms())).min(LONGEST_PAUSE)
     });
-    // A job that is due and cannot be claimed must not make us turn in circles.
-    let pause = pause.max(Duration::from_millis(if claims.is_empty() { 50 } else { 0 }));
-    drop(state);
     Ok(Look { claims, pause })
 }
 
-/// Sees to it that nobody else runs these jobs. What a process left that was killed in the middle of a run is settled
-/// before anything begins.
-fn own(shared: &Shared, settings: &Settings, now: Timestamp) -> Result<bool, ErrorShape> {
-    {
-        let mut state = shared.cron.state();
-        let is_ours = state.own.as_ref().is_some_and(|(path, _)| path == settings.store.path());
-        if is_ours {
-            return Ok(true);
-        }
-        // What runs belongs to the store that it was claimed in.
-        if !state.running.is_empty() || !state.take_over(&settings.store) {
-            return Ok(false);
-        }
+/// Sees to it that nobody else runs these jobs. False if somebody does.
+fn own(shared: &Shared, settings: &Settings) -> Result<bool, ErrorShape> {
+    let mut state = shared.cron.state();
+    if state.owns(&settings.store) {
+        return Ok(true);
     }
-    let jobs = settings.store.read().map_err(|error| unavailable(&error))?;
-    for job in jobs.into_iter().filter(|job| job.running_since().is_some()) {
-        let started = job.running_since().unwrap_or(now);
+    // What runs belongs to the store that it was claimed in.
+    if !state.running.is_empty() {
+        return Ok(false);
+    }
+    let lock = settings.store.own().map_err(|error| unavailable(&error))?;
+    state.known = None;
+    state.own = lock.map(|lock| (settings.store.path().to_owned(), lock));
+    Ok(state.own.is_some())
+}
+
+/// Settles what is marked as running and does not run: its process was killed in the middle. Says whether there was any.
+fn settle_lost(
+    shared: &Shared,
+    settings: &Settings,
+    (jobs, busy): (&[Job], &BTreeSet<String>),
+) -> Result<bool, ErrorShape> {
+    let mut has_lost = false;
+    for job in jobs.iter().filter(|job| !busy.contains(job.id())) {
+        let Some(started) = job.running_since() else { continue };
+        has_lost = true;
         let (store, zone) = (settings.store.clone(), settings.zone.clone());
-        let claim = Claim { job, asked: Asked::Due, started, store, zone };
+        let claim = Claim { job: job.clone(), asked: Asked::Due, started, store, zone };
         let lost = settle::Outcome {
             ran: Ran::Unknown,
             error: Some("the gateway ended in the middle of the run".to_owned()),
@@ -255,7 +261,7 @@ fn own(shared: &Shared, settings: &Settings, now: Timestamp) -> Result<bool, Err
         };
         settle::settle(shared, &claim, &lost)?;
     }
-    Ok(true)
+    Ok(has_lost)
 }
 
 /// The jobs as they are now, each that can have one with its next moment.
@@ -323,10 +329,12 @@ fn wanted(
         return wanted;
     }
     let is_due = |job: &&Job| {
-        let is_free =
-            !state.running.contains(job.id()) && !wanted.iter().any(|(other, _)| other == job.id());
-        let is_sound = job.has_plain_id() && job.schedule(&settings.zone).is_ok();
-        job.is_enabled() && is_free && job.next_run().is_some_and(|next| next <= now) && is_sound
+        job.is_enabled()
+            && job.next_run().is_some_and(|next| next <= now)
+            && !state.running.contains(job.id())
+            && !wanted.iter().any(|(other, _)| other == job.id())
+            && job.has_plain_id()
+            && job.schedule(&settings.zone).is_ok()
     };
     let mut due: Vec<&Job> = jobs.iter().filter(is_due).collect();
     due.sort_by_key(|job| job.next_run());

@@ -24,7 +24,7 @@ pub(crate) use look::{list, runs, status};
 const MOST_JOBS: usize = 1000;
 
 /// The job that is meant.
-fn id<'a>(params: &'a Value) -> Result<&'a str, ErrorShape> {
+fn id(params: &Value) -> Result<&str, ErrorShape> {
     let id = optional(params, "id").or_else(|| optional(params, "jobId"));
     id.ok_or_else(|| ErrorShape::invalid("invalid cron params: must have required property 'id'"))
 }

@@ -22,7 +22,9 @@ pub(super) fn new(
 ) -> Result<Job, ErrorShape> {
     let payload = payload(&params["payload"])?;
     let mut job = Map::new();
-    let mut set = |key: &str, value: Value| job.insert(key.to_owned(), value);
+    let mut set = |key: &str, value: Value| {
+        job.insert(key.to_owned(), value);
+    };
     set("id", json!(id));
     if let Some(agent) = agent(sound, params)? {
         set("agentId", json!(agent.as_str()));
@@ -34,8 +36,8 @@ pub(super) fn new(
     set("enabled", json!(params["enabled"] != json!(false)));
     let is_once = params["schedule"]["kind"] == "at";
     match &params["deleteAfterRun"] {
-        Value::Bool(deletes) => drop(set("deleteAfterRun", json!(deletes))),
-        _ if is_once => drop(set("deleteAfterRun", json!(true))),
+        Value::Bool(deletes) => set("deleteAfterRun", json!(deletes)),
+        _ if is_once => set("deleteAfterRun", json!(true)),
         _ => {}
     }
     set("createdAtMs", json!(now.as_millis()));
@@ -48,9 +50,9 @@ pub(super) fn new(
     set("wakeMode", json!(optional(params, "wakeMode").unwrap_or("now")));
     set("payload", payload);
     match &params["delivery"] {
-        Value::Null if is_turn => drop(set("delivery", json!({ "mode": "announce" }))),
+        Value::Null if is_turn => set("delivery", json!({ "mode": "announce" })),
         Value::Null => {}
-        delivery => drop(set("delivery", delivery.clone())),
+        delivery => set("delivery", delivery.clone()),
     }
     set("state", json!({}));
     no_session(params)?;
@@ -77,9 +79,9 @@ pub(super) fn patch(job: &mut Job, patch: &Value, now: Timestamp) -> Result<(), 
     }
     if let Some(words) = optional(patch, "description") {
         match words.trim() {
-            "" => drop(job.0.shift_remove("description")),
-            words => drop(job.0.insert("description".to_owned(), json!(words))),
-        }
+            "" => job.0.shift_remove("description"),
+            words => job.0.insert("description".to_owned(), json!(words)),
+        };
     }
     match patch.get("agentId") {
         None => {}
@@ -87,7 +89,9 @@ pub(super) fn patch(job: &mut Job, patch: &Value, now: Timestamp) -> Result<(), 
             let id = AgentId::normalize(id);
             job.0.insert("agentId".to_owned(), json!(id.as_str()));
         }
-        Some(_) => drop(job.0.shift_remove("agentId")),
+        Some(_) => {
+            job.0.shift_remove("agentId");
+        }
     }
     for key in ["payload", "delivery"] {
         if let Value::Object(change) = &patch[key] {
