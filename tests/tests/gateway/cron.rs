@@ -444,7 +444,7 @@ async fn what_was_missed_runs_once_and_what_was_cut_off_is_not_shown_as_running(
 async fn a_job_that_fails_waits_longer_and_one_that_hangs_is_ended() {
     let server = ModelServer::start(|received| {
         let text = received.body.to_string();
-        if text.contains("hang") {
+        if text.contains("say nothing more") {
             return Reply::text("I think").answer(WIRE).cut(1, Piece::Hold);
         }
         Answer::error(400, "no such thing")
@@ -465,7 +465,7 @@ async fn a_job_that_fails_waits_longer_and_one_that_hangs_is_ended() {
     assert_eq!((&state["lastStatus"], &state["consecutiveErrors"]), (&json!("error"), &json!(1)));
     assert_eq!(state["lastError"], finished["error"]);
 
-    let mut hangs = turn("hangs", hourly(), "hang");
+    let mut hangs = turn("hangs", hourly(), "say nothing more");
     hangs["payload"]["timeoutSeconds"] = json!(1);
     let hangs = add(&mut client, hangs).await;
     assert_eq!(call(&mut client, "cron.run", json!({ "id": hangs["id"] })).await["ok"], true);
