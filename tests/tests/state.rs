@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -361,10 +361,7 @@ fn a_follower_prints_what_comes_and_ends_when_nobody_reads() {
 #[test]
 fn a_corrupt_database_is_repaired_only_when_somebody_agrees() {
     let home = with_calls(3);
-    let file = home.path(".openclaw/clawpen/clawpen.db");
-    let mut bytes = fs::read(&file).unwrap();
-    bytes[..64].fill(b'x');
-    fs::write(&file, &bytes).unwrap();
+    let (file, bytes) = corrupt(&home);
     let run = home.run(&["audit"]);
     assert_eq!(run.code, Some(1));
     assert!(run.stderr.contains("clawpen doctor --repair"), "{}", run.stderr);
@@ -413,10 +410,7 @@ fn a_repair_writes_down_what_lives_and_says_which() {
     };
     let repair = || home.run(&["doctor", "--repair", "--yes", "--json"]).json();
 
-    let file = home.path(".openclaw/clawpen/clawpen.db");
-    let mut bytes = fs::read(&file).unwrap();
-    bytes[..64].fill(b'x');
-    fs::write(&file, &bytes).unwrap();
+    corrupt(&home);
     assert_eq!(sorted(&repair()["rebuilt"]["names"]), names);
     assert_eq!([pen("agent:main:a"), pen("agent:main:b")], before);
 
@@ -435,6 +429,19 @@ fn a_repair_writes_down_what_lives_and_says_which() {
     let again = repair();
     let nothing = json!({"survivors": [], "rows": [], "leftovers": 0, "problems": []});
     assert_eq!((&again["state"], &again["putRight"]), (&json!("sound"), &nothing));
+}
+
+/// A database whose beginning is overwritten and whose log is lost, which would cover that.
+fn corrupt(home: &Home) -> (PathBuf, Vec<u8>) {
+    let [file, log, index] =
+        ["", "-wal", "-shm"].map(|end| home.path(&format!(".openclaw/clawpen/clawpen.db{end}")));
+    for lost in [log, index] {
+        fs::remove_file(lost).unwrap();
+    }
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[..64].fill(b'x');
+    fs::write(&file, &bytes).unwrap();
+    (file, bytes)
 }
 
 fn with_calls(count: u64) -> Home {

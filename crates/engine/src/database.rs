@@ -32,6 +32,11 @@ use crate::registry::Registry;
 /// How long a change waits for others to finish theirs.
 const BUSY_WAIT: Duration = Duration::from_secs(10);
 
+/// Pages in the log after which it is played into the file. Closing does not do that: a command line opens and closes the
+/// file once for each call, and would wait for the disk each time. So the log stays short, because whoever opens the
+/// file first reads all of it.
+const LOG_PAGES: u32 = 256;
+
 /// Between making the file and having `SQLite` open it, no other thread may do the same: closing our
 /// handle would drop that thread's locks.
 static OPENING: Mutex<()> = Mutex::new(());
@@ -120,9 +125,9 @@ impl Database {
         connection.busy_timeout(BUSY_WAIT).map_err(sql)?;
         connection.set_prepared_statement_cache_capacity(32);
         let database = Self { connection, path, steps, _held: held };
-        // Until the file is known to be one of today, even closing it must write nothing.
-        database.leave_log()?;
+        // Closing it writes nothing; until it is known to be one of today, nothing may.
         let connection = &database.connection;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sql)?;
         connection
             .execute_batch("PRAGMA trusted_schema = OFF; PRAGMA synchronous = NORMAL")
             .map_err(sql)?;
@@ -134,16 +139,22 @@ impl Database {
             }
             schema::migrate(connection, &database.path, steps)?;
         }
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(sql)?;
+        connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(sql)?;
         Ok(database)
     }
 
-    /// From now on closing the file leaves its log beside it.
-    fn leave_log(&self) -> Result<(), DatabaseFailure> {
+    /// Closes it as one file, without a log beside it. For one that nobody else has open.
+    fn close_as_one_file(self) -> Result<(), DatabaseFailure> {
+        let fold = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let is_busy: bool =
+            self.connection.query_row(fold, [], |row| row.get(0)).map_err(DatabaseFailure::of)?;
+        if is_busy {
+            return Err(DatabaseFailure::Busy);
+        }
         self.connection
-            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
-            .map(drop)
-            .map_err(DatabaseFailure::of)
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
+            .map_err(DatabaseFailure::of)?;
+        self.connection.close().map_err(|(_, error)| DatabaseFailure::of(error))
     }
 
     /// Reads; several reads in one `work` see one moment.

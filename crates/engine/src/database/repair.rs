@@ -104,7 +104,7 @@ fn fill(
     let name = kept.file_name().unwrap_or_default().to_string_lossy();
     let reason = Reason::new(&format!("the database was corrupt and is kept as {name}"));
     database.write(|sql| audit::append(sql, &Event::Rebuild { through, reason }, now.wall))?;
-    drop(database);
+    database.close_as_one_file().map_err(fail)?;
     files::sync(fresh).map_err(fail)?;
     Ok(sandboxes)
 }
@@ -125,15 +125,6 @@ fn swap(path: &Path, fresh: &Path, kept: &Path) -> Result<(), DatabaseFailure> {
 }
 
 fn health(database: &Database) -> Result<Health, DatabaseError> {
-    let health = look_at(database);
-    if !matches!(health, Ok(Health::Sound)) {
-        // Closing it would play its log into it, and it is to be kept as it was found.
-        database.leave_log().map_err(|cause| database.error(cause))?;
-    }
-    health
-}
-
-fn look_at(database: &Database) -> Result<Health, DatabaseError> {
     let mut found = Vec::new();
     let looked = database.read(|sql| {
         sql.each("PRAGMA integrity_check(5)", [], |row| {

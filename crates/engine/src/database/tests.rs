@@ -348,7 +348,8 @@ fn corrupt(damage: &str) -> TempDir {
     for second in 0..200 {
         database.audit().append(&call(), at(second)).unwrap();
     }
-    drop(database);
+    // What is still in the log would cover the damage.
+    database.close_as_one_file().unwrap();
     let mut bytes = fs::read(file(&state)).unwrap();
     match damage {
         "header" => bytes[..100].fill(0x5a),
