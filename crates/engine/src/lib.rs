@@ -13,6 +13,7 @@ pub mod channel;
 pub mod clock;
 pub mod config_file;
 pub mod config_store;
+pub mod cron_store;
 pub mod database;
 pub mod devices;
 mod error_text;

@@ -10,6 +10,7 @@ mod approvals;
 mod auth;
 pub mod client;
 mod connection;
+mod cron;
 mod device_proof;
 mod dispatch;
 mod handshake;

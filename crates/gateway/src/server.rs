@@ -31,6 +31,7 @@ use tokio::sync::watch;
 
 use crate::approvals::{self, Approvals};
 use crate::auth::Guard;
+use crate::cron::{self, Planner};
 use crate::http;
 use crate::hub::{Hub, Slow};
 use crate::journal::{Journal, Level};
@@ -234,6 +235,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
             Arc::new(Ears(shared.clone())),
         ),
         runs: Runs::default(),
+        cron: Planner::default(),
         guard,
         strict_transport: strict.and_then(|text| HeaderValue::from_str(text).ok()),
         origins: wanted.origins,
@@ -282,7 +284,8 @@ fn run(
             let _ = serving.await;
         }));
     }
-    tasks.push(tokio::spawn(beat(shared.clone(), tick, stopped)));
+    tasks.push(tokio::spawn(beat(shared.clone(), tick, stopped.clone())));
+    tasks.push(tokio::spawn(cron::run(shared.clone(), stopped)));
     let watcher = Watcher::start(&shared);
     let places: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     let fingerprint = identity.as_ref().map(|identity| identity.fingerprint.clone());

@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 use crate::approvals::Approvals;
 use crate::auth::Guard;
+use crate::cron::Planner;
 use crate::hub::Hub;
 use crate::journal::Journal;
 use crate::methods::health::LastHealth;
@@ -52,6 +53,7 @@ pub(crate) struct Shared {
     pub(crate) desk: Arc<Desk>,
     pub(crate) runner: Runner,
     pub(crate) runs: Runs,
+    pub(crate) cron: Planner,
     pub(crate) journal: Journal,
     pub(crate) metrics: Metrics,
     pub(crate) throttle: Throttle,

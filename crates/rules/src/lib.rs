@@ -16,6 +16,7 @@ pub mod command;
 pub mod compaction;
 pub mod config;
 pub mod container;
+pub mod cron;
 pub mod directives;
 pub mod elevated;
 pub mod enforcement;

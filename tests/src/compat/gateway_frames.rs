@@ -183,12 +183,6 @@ pub(super) const RULES: &[Rule] = &[
         transform: |_, expected| with(expected, &["file", "lines", "truncated"], &json!(ANYTHING)),
     },
     Rule {
-        name: "no-scheduler-runs-here",
-        category: "cron.status",
-        applies: |input| input["kind"] == "res",
-        transform: |_, expected| with(expected, &["enabled"], &json!(false)),
-    },
-    Rule {
         name: "approvals-can-be-listed",
         category: "exec.approval.list",
         applies: |input| input["kind"] == "res",

@@ -14,13 +14,13 @@ use super::chat::{WIRE, end, said};
 use super::{ALL, TOKEN, WAIT, call, connect};
 
 /// A gateway in a process of its own, killed when it goes.
-struct Gateway {
+pub(super) struct Gateway {
     process: Child,
     address: SocketAddr,
 }
 
 impl Gateway {
-    fn start(home: &Path) -> Self {
+    pub(super) fn start(home: &Path) -> Self {
         let mut process = program(home)
             .args(["gateway", "--port", "0"])
             .stdout(Stdio::piped())
@@ -33,7 +33,7 @@ impl Gateway {
         Self { process, address }
     }
 
-    async fn login(&self) -> Client {
+    pub(super) async fn login(&self) -> Client {
         let mut client = Client::connect(self.address, &Headers::default()).await.unwrap();
         let challenge = client.challenge(WAIT).await.unwrap();
         let mut connect = connect(ALL, TOKEN);
@@ -53,7 +53,7 @@ impl Drop for Gateway {
     }
 }
 
-fn program(home: &Path) -> Command {
+pub(super) fn program(home: &Path) -> Command {
     let mut command = Command::new(binary().unwrap());
     command.env_clear().env("HOME", home).env("PATH", "/usr/bin:/bin");
     command

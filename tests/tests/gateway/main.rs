@@ -5,6 +5,7 @@
 mod approvals;
 mod chat;
 mod claw3d;
+mod cron;
 mod hosts;
 mod kills;
 mod looks;

@@ -33,6 +33,7 @@ fn kind(shape: &Shape) -> String {
         Shape::Object(fields) => format!("{{{}}}", names(fields)),
         Shape::Map(item) => format!("map of {}", kind(item)),
         Shape::Nullable(inner) => format!("{} or `null`", kind(inner)),
+        Shape::AnyOf(shapes) => shapes.iter().map(kind).collect::<Vec<_>>().join(" or "),
     }
 }
 

@@ -162,3 +162,57 @@ async fn the_references_command_line_talks_to_an_agent() {
     assert_eq!(roles, ["user", "assistant", "toolResult", "assistant"], "{history}");
     super::chat::over(ground).await;
 }
+
+/// `openclaw cron …`, unchanged.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_references_command_line_plans_jobs_here() {
+    let Some(place) = installed() else { return };
+    let server = ModelServer::start(|_| Reply::text("All is well.").answer(WIRE));
+    let ground = super::chat::ground(&server, "").await;
+    let url = format!("ws://127.0.0.1:{}", ground.address().port());
+    let reference = Reference { place, ground: &ground };
+    let there = ["--url", url.as_str(), "--token", TOKEN];
+    let cron = async |words: &[&str]| {
+        let words: Vec<&str> = ["cron"].iter().chain(words).chain(&there).copied().collect();
+        reference.json(&words).await
+    };
+    let mut client = ground.login(super::ALL).await;
+    let words =
+        ["add", "--name", "daily", "--cron", "0 9 * * *", "--tz", "Europe/Berlin", "--json"];
+    let message = ["--session", "isolated", "--message", "look around", "--no-deliver"];
+    let added = cron(&[&words[..], &message[..]].concat()).await;
+    let id = added["id"].as_str().unwrap().to_owned();
+    let schedule = json!({ "kind": "cron", "expr": "0 9 * * *", "tz": "Europe/Berlin" });
+    assert_eq!((&added["schedule"], &added["delivery"]["mode"]), (&schedule, &json!("none")));
+    let words = ["add", "--name", "later", "--at", "20m", "--session", "main"];
+    let later = cron(&[&words[..], &["--system-event", "water", "--json"]].concat()).await;
+    assert_eq!(
+        (&later["deleteAfterRun"], &later["payload"]["text"]),
+        (&json!(true), &json!("water"))
+    );
+    assert_eq!(cron(&["status", "--json"]).await["jobs"], 2);
+    let listed = cron(&["list", "--json"]).await;
+    assert_eq!(listed["jobs"].as_array().unwrap().len(), 2, "{listed}");
+    // The table for people shows them too.
+    let table: Vec<&str> = ["cron", "list"].iter().chain(&there).copied().collect();
+    let table = reference.run(&table).await;
+    let table = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(table.contains("daily") && table.contains("later"), "{table}");
+
+    let run = cron(&["run", &id]).await;
+    assert_eq!(run["ok"], true, "{run}");
+    let is_end = |frame: &Value| frame["payload"]["action"] == "finished";
+    let finished = client.take(super::WAIT, is_end).await.unwrap();
+    assert_eq!(finished["payload"]["summary"], "All is well.", "{finished}");
+    let runs = cron(&["runs", "--id", &id]).await;
+    assert_eq!(runs["entries"][0]["status"], "ok", "{runs}");
+    let edited = cron(&["edit", &id, "--name", "weekly", "--message", "look again"]).await;
+    assert_eq!(
+        (&edited["name"], &edited["payload"]["message"]),
+        (&json!("weekly"), &json!("look again"))
+    );
+    assert_eq!(cron(&["disable", &id]).await["enabled"], false);
+    assert_eq!(cron(&["enable", &id]).await["enabled"], true);
+    assert_eq!(cron(&["rm", &id, "--json"]).await["removed"], true);
+    super::chat::over(ground).await;
+}

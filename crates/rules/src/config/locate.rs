@@ -80,6 +80,16 @@ impl Locations {
             None => posix::join(&self.state_dir, &format!("agents/{agent}/sessions/sessions.json")),
         }
     }
+
+    /// Where planned jobs are kept.
+    pub fn cron_store(&self, config: &Config) -> String {
+        let store =
+            config.at(&["cron", "store"]).and_then(|at| at.node.as_str().map(str::to_owned));
+        match store.filter(|store| !store.trim().is_empty()) {
+            Some(store) => posix::resolve(&self.state_dir, &expand_tilde(store.trim(), &self.home)),
+            None => posix::join(&self.state_dir, "cron/jobs.json"),
+        }
+    }
 }
 
 /// The places where the state of a home may lie.

@@ -1,5 +1,7 @@
 //! The parameters of every method, as data: one table that checks requests and prints the reference.
 
+mod cron;
+
 use super::shape::{FILLED, Field, Shape, TEXT, needed, optional};
 
 /// The parameters of `connect`.
@@ -198,16 +200,13 @@ pub static METHODS: &[(&str, &Shape)] = &[
             optional("env", Shape::Map(&TEXT)),
         ]),
     ),
-    (
-        "cron.list",
-        &Shape::Object(&[
-            optional("includeDisabled", Shape::Bool),
-            optional("limit", POSITIVE),
-            optional("offset", NOT_NEGATIVE),
-            optional("query", TEXT),
-        ]),
-    ),
+    ("cron.list", &Shape::Object(cron::LIST)),
     ("cron.status", &NONE),
+    ("cron.add", &Shape::Object(cron::ADD)),
+    ("cron.update", &Shape::Object(cron::UPDATE)),
+    ("cron.remove", &Shape::Object(cron::ID)),
+    ("cron.run", &Shape::Object(cron::RUN)),
+    ("cron.runs", &Shape::Object(cron::RUNS)),
     ("usage.cost", &Shape::Object(&[optional("days", POSITIVE)])),
     ("sessions.usage", &Shape::Object(&[optional("key", FILLED), optional("limit", POSITIVE)])),
     ("node.list", &NONE),
@@ -375,6 +374,7 @@ pub static EVENTS: &[&str] = &[
     "tick",
     "shutdown",
     "health",
+    "cron",
     "device.pair.requested",
     "device.pair.resolved",
 ];

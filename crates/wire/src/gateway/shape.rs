@@ -34,6 +34,8 @@ pub enum Shape {
     Map(&'static Shape),
     /// `null`, or this.
     Nullable(&'static Shape),
+    /// One of these.
+    AnyOf(&'static [Shape]),
 }
 
 /// A key of an object.
@@ -132,7 +134,23 @@ fn collect(value: &Value, shape: &Shape, at: &str, complaints: &mut Vec<String>)
         }
         (Shape::Map(_) | Shape::Object(_), _) => say("must be object"),
         (Shape::Nullable(inner), value) => collect(value, inner, at, complaints),
+        (Shape::AnyOf(shapes), value) => any_of(value, shapes, at, complaints),
     }
+}
+
+/// What is wrong by each of the shapes, unless one of them fits.
+fn any_of(value: &Value, shapes: &[Shape], at: &str, complaints: &mut Vec<String>) {
+    let mut all = Vec::new();
+    for shape in shapes {
+        let before = all.len();
+        collect(value, shape, at, &mut all);
+        if all.len() == before {
+            return;
+        }
+    }
+    complaints.append(&mut all);
+    let what = "must match a schema in anyOf";
+    complaints.push(if at.is_empty() { what.to_owned() } else { format!("at {at}: {what}") });
 }
 
 /// Missing keys first, then keys too many, then what is wrong inside: the reference's order.
@@ -189,7 +207,12 @@ mod tests {
         optional("limit", Shape::Integer { least: 1, most: 9 }),
         optional("keys", Shape::Nullable(&LIST)),
         optional("version", Shape::Number(1)),
+        optional("when", Shape::AnyOf(WHEN)),
     ]);
+    static WHEN: &[Shape] = &[
+        Shape::Object(&[needed("kind", Shape::Constant("at")), needed("at", FILLED)]),
+        Shape::Object(&[needed("kind", Shape::Constant("every")), needed("ms", FILLED)]),
+    ];
 
     #[test]
     fn a_check_says_all_that_is_wrong_and_where() {
@@ -218,6 +241,14 @@ mod tests {
             ),
             (json!({"client": null, "version": 2}), Err("at /version: must be equal to constant")),
             (json!("x"), Err("must be object")),
+            (json!({"client": null, "when": {"kind": "every", "ms": "5"}}), Ok(())),
+            (
+                json!({"client": null, "when": {"kind": "at", "ms": "5"}}),
+                Err(
+                    "at /when: must have required property 'at'; at /when: unexpected property 'ms'; \
+                     at /when/kind: must be equal to constant; at /when: must match a schema in anyOf",
+                ),
+            ),
         ] {
             assert_eq!(check(&value, &OUTER), expected.map_err(str::to_owned), "{value}");
         }
