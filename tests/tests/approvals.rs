@@ -90,6 +90,11 @@ fn b26_an_unset_host_means_sandbox_or_approvals_and_node_is_refused() {
     let home = listed(&["/usr/bin/ls"]);
     let run = check(&home, "ls", 0, "run");
     assert_eq!(run.json()["host"], json!("gateway"));
+    // Said as well: the agents that we serve ourselves have it in a sandbox, until somebody names the host.
+    let note = |run: &Run| run.json()["warnings"].to_string().contains("in a sandbox all the same");
+    assert!(note(&run), "{}", run.stdout);
+    let sent = Home::with_config("{tools: {exec: {host: 'gateway'}}}");
+    assert!(!note(&check(&sent, "ls", 4, "ask")));
     let config = |text: &str| Home::with_config(text);
     let boxed = config("{agents: {defaults: {sandbox: {mode: 'all'}}}}");
     assert_eq!(check(&boxed, "rm -rf /", 0, "run").json()["host"], json!("sandbox"));

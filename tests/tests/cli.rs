@@ -76,6 +76,12 @@ fn usage_mistakes_end_with_one_and_help_with_zero() {
     for args in [&["--help"][..], &["--version"], &["why", "tool", "--help"]] {
         assert_eq!(home.run(args).code, Some(0), "{args:?}");
     }
+    // A misspelt option is not a program; what comes after the program is its own.
+    let run = home.run(&["exec", "--time-out", "5", "--", "true"]);
+    assert_eq!(run.code, Some(125));
+    assert!(run.stderr.contains("--time-out"), "{}", run.stderr);
+    check(&home, &["exec", "--", "echo", "--json"], 0, "--json\n");
+    check(&home, &["exec", "echo", "--json"], 0, "--json\n");
 }
 
 #[test]

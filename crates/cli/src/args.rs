@@ -240,12 +240,7 @@ pub(crate) struct ExecArgs {
     #[command(flatten)]
     pub build: BuildFlag,
     /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "CMD"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 

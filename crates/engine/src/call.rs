@@ -11,6 +11,7 @@
 //! policy and the exec rules first.
 
 mod ask;
+mod background;
 mod desk;
 mod exec;
 mod failure;
@@ -63,6 +64,7 @@ use crate::workspaces::{self, Ready, Released, WorkspaceError, Workspaces};
 use crate::yard::Yard;
 
 pub use ask::{PassingOn, Pending};
+pub(crate) use background::Standing;
 pub use desk::{Desk, Quiet, RecordDoor, ToolRequest, Watch, Who};
 pub use failure::{NotApproved, ToolCallError};
 pub use image::{ImageNote, ToLookAt};

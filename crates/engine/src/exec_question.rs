@@ -153,10 +153,27 @@ pub(crate) fn ask_about(
             // The decision was made from a file that could be read.
             let file = approvals.unwrap_or_else(|_| ApprovalsFile::empty());
             let subject = Subject { store, explanation: &explanation, file: &file, key: &key };
-            Outcome::Host(Box::new(on_host(&subject, question, &cwd, policy)?))
+            let mut answer = on_host(&subject, question, &cwd, policy)?;
+            if stays_inside(store, &explanation, &question.call) {
+                answer.warnings.push(STAYS_INSIDE.to_owned());
+            }
+            Outcome::Host(Box::new(answer))
         }
     };
     Ok(CommandAnswer { explanation, cwd, outcome })
+}
+
+/// What holds at every door of ours where the mode sandboxes nothing and nobody has named a host.
+const STAYS_INSIDE: &str = "agents that Clawpen itself serves (chat, gateway, MCP) run it in a sandbox all the same: \
+    their commands reach this machine only where a person sends them, by `tools.exec.host` or `/exec host=gateway`";
+
+/// Whether a session whose commands the mode would let out has them in a sandbox at our own doors.
+fn stays_inside(store: &Store, explanation: &Explanation, call: &CallFacts<'_>) -> bool {
+    let inside = CallFacts { door: DoorSandbox::UnlessSet, ..*call };
+    // The approvals file has no say in where a command goes.
+    let policy = ApprovalsFile::empty().policy(&AgentKey::of(explanation.session.agent()));
+    call.door == DoorSandbox::AsConfigured
+        && matches!(host(store, explanation, Ok(&policy), &inside), ExecDecision::Sandbox(_))
 }
 
 /// The hash that an entry for `pattern` must be pinned to: that of the file it names, if an agent
@@ -198,7 +215,11 @@ pub(crate) fn placement_notes(store: &Store, explanation: &Explanation) -> Vec<S
                 InSandbox::Run { .. } => Vec::new(),
             }
         }
-        ExecDecision::Gateway(exec) => exec.warnings().iter().map(ToString::to_string).collect(),
+        ExecDecision::Gateway(exec) => {
+            let inside = stays_inside(store, explanation, &CallFacts::default());
+            let inside = inside.then(|| format!("exec: {STAYS_INSIDE}"));
+            exec.warnings().iter().map(ToString::to_string).chain(inside).collect()
+        }
         ExecDecision::Refused(refusal) => vec![format!("exec is refused: {refusal}")],
     }
 }

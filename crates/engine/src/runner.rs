@@ -20,6 +20,7 @@ mod events;
 mod history;
 mod image;
 mod lanes;
+mod notice;
 mod run;
 mod session_tools;
 mod tools;

@@ -94,7 +94,7 @@ fn matcher(options: &Options) -> Result<RegexMatcher, String> {
         .size_limit(PATTERN_BYTES)
         .dfa_size_limit(PATTERN_BYTES)
         .build(&options.pattern)
-        .map_err(|error| format!("the pattern cannot be used: {error}"))
+        .map_err(|error| format!("the pattern cannot be used: {}", last_line(&error.to_string())))
 }
 
 /// The path below the root; the root's own name if it is a file itself.
@@ -167,4 +167,10 @@ impl<W: Write> Sink for Lines<'_, W> {
     fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> io::Result<bool> {
         Ok(self.line(Role::Around, found.line_number(), found.bytes()))
     }
+}
+
+/// The line that says what is wrong: before it a parser repeats the pattern and points into it.
+fn last_line(text: &str) -> &str {
+    let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or(text);
+    last.strip_prefix("error: ").unwrap_or(last)
 }

@@ -252,10 +252,32 @@ impl Found<'_> {
             other => return self.check(other),
         };
         let Some(place) = self.place else { return self.check(Err(refused)) };
-        match self.check(links::without_links(self.root, place, &self.path, last))? {
-            Some(path) => self.check(act(&path)),
-            None => self.check(Err(refused)),
+        let path = links::without_links(self.root, place, &self.path, last)
+            .map_err(|error| self.not_found(&error, place))?;
+        let path = path.ok_or_else(|| self.not_found(&refused, place))?;
+        act(&path).map_err(|error| self.not_found(&error, place))
+    }
+
+    /// What the kernel says of a path that leads out of its root tells nobody what to do.
+    fn not_found(&self, error: &io::Error, root: &Path) -> Failed {
+        let failed = io_failed(error, &self.shown());
+        if failed.code != ErrorCode::Outside {
+            return failed;
         }
+        let message = format!(
+            "`{}` leads out of `{}`; name what is inside it, or write the whole path from `/` on",
+            self.shown(),
+            root.display()
+        );
+        Failed { message: cut(message), ..failed }
+    }
+
+    /// The path for people.
+    fn shown(&self) -> String {
+        if self.path.as_os_str().is_empty() {
+            return ".".to_owned();
+        }
+        self.path.display().to_string()
     }
 
     /// Opens what must be a file. A pipe or device is opened without waiting and closed again.
@@ -263,14 +285,12 @@ impl Found<'_> {
         let file = self.open(how)?;
         match self.check(beneath::stat(file.as_fd()))?.kind {
             Kind::File => Ok(file),
-            Kind::Directory => Err(failed(
-                ErrorCode::IsDirectory,
-                format!("`{}` is a directory", self.path.display()),
-            )),
-            _ => Err(failed(
-                ErrorCode::NotRegular,
-                format!("`{}` is no regular file", self.path.display()),
-            )),
+            Kind::Directory => {
+                Err(failed(ErrorCode::IsDirectory, format!("`{}` is a directory", self.shown())))
+            }
+            _ => {
+                Err(failed(ErrorCode::NotRegular, format!("`{}` is no regular file", self.shown())))
+            }
         }
     }
 
@@ -279,7 +299,7 @@ impl Found<'_> {
     }
 
     fn check<T>(&self, result: io::Result<T>) -> Result<T, Failed> {
-        result.map_err(|error| io_failed(&error, &self.path.display().to_string()))
+        result.map_err(|error| io_failed(&error, &self.shown()))
     }
 }
 
@@ -304,7 +324,10 @@ pub(crate) fn io_failed(error: &io::Error, what: &str) -> Failed {
         _ if error.kind() == io::ErrorKind::InvalidInput => ErrorCode::Invalid,
         _ => ErrorCode::Io,
     };
-    Failed { code, errno, message: cut(format!("`{what}`: {error}")) }
+    let text = error.to_string();
+    // The number says nothing that its words do not; it goes along by itself.
+    let words = text.split_once(" (os error").map_or(text.as_str(), |(words, _)| words);
+    Failed { code, errno, message: cut(format!("`{what}`: {words}")) }
 }
 
 fn file_kind(kind: Kind) -> FileKind {

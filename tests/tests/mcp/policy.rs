@@ -109,7 +109,9 @@ fn b28_tools_that_manage_sandboxes_are_under_policy_and_in_the_record() {
     // A list that somebody wrote is closed to what it does not name.
     let config = CONFIG.replacen('{', "{tools: {allow: ['exec', 'sandbox_status']}, ", 1);
     std::fs::write(ground.0.path(".openclaw/openclaw.json"), config).unwrap();
-    assert_eq!(pipes.call("sandbox_explain", json!({}))["isError"], true);
+    let refused = pipes.call("sandbox_explain", json!({}));
+    assert_eq!(refused["isError"], true);
+    assert_eq!(refused["structuredContent"]["code"], "policy", "{refused}");
     assert_eq!(pipes.call("sandbox_status", json!({}))["isError"], false);
     let audit = ground.0.run(&["audit", "--json"]).stdout;
     for name in all {

@@ -1,7 +1,8 @@
 //! `clawpen chat` through the real binary.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use clawpen_tests::home::{Home, Run};
 use clawpen_tests::model_server::{KEY, ModelServer, Reply, Wire};
@@ -72,6 +73,13 @@ fn without_a_model_or_with_a_bad_key_the_exit_code_tells() {
     let run = home.run(&["chat", "--message", "hi", "--json"]);
     assert_eq!((run.code, run.json()["status"].as_str()), (Some(1), Some("error")));
     assert!(!run.stdout.contains(KEY) && !run.stderr.contains(KEY));
+    // What stands in the config for a variable that nobody has set is no key.
+    let server = ModelServer::scripted(Vec::new());
+    let home = Home::with_config(&server.config(Wire::OpenAi, "").replace(KEY, "${NOBODY_SET_IT}"));
+    let run = home.run(&["chat", "--message", "hi"]);
+    assert_eq!(run.code, Some(1));
+    assert!(run.stderr.contains("variable `NOBODY_SET_IT`, which is not set"), "{}", run.stderr);
+    assert!(server.received().is_empty());
 }
 
 #[test]
@@ -133,4 +141,72 @@ fn killed_in_the_middle_the_transcript_is_whole_and_the_sandbox_is_still_there()
     assert!(listed.stdout.contains("openclaw-sbx-"), "{}", listed.stdout);
     let again = Run::of(&mut home.command(&["chat", "--message", "after the kill"]));
     assert_eq!((again.code, again.stdout.as_str()), (Some(0), "I go on\n"), "{}", again.stderr);
+}
+
+#[test]
+fn ctrl_c_at_the_prompt_leaves_at_once() {
+    let wire = Wire::OpenAi;
+    let server = ModelServer::scripted(vec![Reply::text("one").answer(wire)]);
+    let home = Home::with_config(&server.config(wire, ""));
+    let mut child = home
+        .command(&["chat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"hello\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "one\n");
+    // The run may have a moment to go: then it is that which ends, and the next one leaves.
+    let number = child.id().to_string();
+    let code = loop {
+        let sent = Command::new("kill").args(["-INT", &number]).status().unwrap();
+        assert!(sent.success());
+        if let Some(status) = waited(&mut child) {
+            break status.code();
+        }
+    };
+    assert_eq!(code, Some(0));
+    drop(input);
+}
+
+/// The end of a child, if it comes within a moment.
+fn waited(child: &mut std::process::Child) -> Option<std::process::ExitStatus> {
+    let until = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < until {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        std::thread::yield_now();
+    }
+    None
+}
+
+#[test]
+fn what_cannot_be_sent_is_said_before_a_model_is_asked() {
+    let wire = Wire::OpenAi;
+    let server = ModelServer::scripted(Vec::new());
+    let large = "x".repeat((5 << 20) + 1);
+    let home = Home::with_config(&server.config(wire, "")).with_file("large.txt", &large);
+    let path = home.path("large.txt");
+    let run = home.run(&["chat", "--message", "look", "--attach", path.to_str().unwrap()]);
+    assert_eq!(run.code, Some(1));
+    assert!(run.stderr.contains("more than 5 MiB"), "{}", run.stderr);
+    let run = home.run(&["chat", "--message", " "]);
+    assert_eq!(
+        (run.code, run.stderr.as_str()),
+        (Some(1), "error: write a message or attach a file\n")
+    );
+    let broken = Home::with_config("{ agents: ");
+    let run = broken.run(&["chat", "--message", "hi"]);
+    assert_eq!(run.code, Some(1));
+    assert!(
+        run.stderr.contains("openclaw.json") && run.stderr.contains("config validate"),
+        "{}",
+        run.stderr
+    );
+    assert!(server.received().is_empty());
 }

@@ -246,7 +246,13 @@ fn attachments_are_in_the_workspace_and_images_are_shown() {
         Attachment {
             name: "dot.png".into(),
             mime_type: "image/png".into(),
-            bytes: b"\x89PNG".to_vec(),
+            bytes: b"\x89PNG\r\n\x1a\n".to_vec(),
+        },
+        // A name is no proof, and a server refuses a talk with an image that is none.
+        Attachment {
+            name: "text.png".into(),
+            mime_type: "image/png".into(),
+            bytes: b"text".to_vec(),
         },
         Attachment { name: "big".into(), mime_type: "text/plain".into(), bytes: vec![0; 6 << 20] },
     ];
@@ -255,7 +261,8 @@ fn attachments_are_in_the_workspace_and_images_are_shown() {
     assert_eq!(result_text(results(&transcript)[0]).trim(), "the note");
     let sent = server.received()[0].body.to_string();
     assert!(sent.contains("[Attached file: media/inbound/note.txt (text/plain)]"), "{sent}");
-    assert!(sent.contains("data:image/png;base64,iVBORw=="), "{sent}");
+    assert!(sent.contains("data:image/png;base64,iVBORw0KGgo="), "{sent}");
+    assert_eq!(sent.matches("base64,").count(), 1, "{sent}");
     assert!(sent.contains("The attached file big is not here"), "{sent}");
 }
 

@@ -8,6 +8,7 @@ mod chat;
 mod flow;
 mod image;
 mod many;
+mod notice;
 mod sessions;
 mod stop;
 

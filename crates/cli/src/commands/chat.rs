@@ -3,10 +3,11 @@
 //! Answers are printed as they come, what tools do beside them. Ctrl-C ends the run, and at the prompt the conversation.
 //! Whatever a model, a tool or a file says is made harmless before a terminal sees it.
 
+mod prompt;
 mod show;
 
 use std::collections::HashSet;
-use std::io::{self, BufRead as _, IsTerminal as _};
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -14,11 +15,14 @@ use std::time::Duration;
 
 use clawpen_engine::audit::Door;
 use clawpen_engine::broker::Approval;
-use clawpen_engine::call::{Attachment, Desk, Who};
+use clawpen_engine::call::{Attachment, Desk, ToolCallError, Who};
 use clawpen_engine::runner::{
-    AbortReason, Answers, Approvals, Ended, Listener, Origin, Request, RunEvent, Runner, What,
+    AbortReason, Answers, Approvals, Ended, Listener, Origin, Request, RunEvent, Runner,
+    StartError, What,
 };
 use clawpen_rules::directives::Authority;
+use clawpen_rules::tools::image::Image;
+use clawpen_rules::workspace::media::MAX_BYTES;
 use serde_json::{Value, json};
 
 use super::CommandError;
@@ -27,6 +31,7 @@ use crate::args::Format;
 use crate::args::chat::ChatArgs;
 use crate::exit::Outcome;
 use crate::output::Output;
+use prompt::{Prompt, Typed};
 use show::Screen;
 
 /// The channel of `tools.elevated.allowFrom` for this door.
@@ -37,8 +42,6 @@ const INTERRUPTED: u8 = 130;
 const LAST_MOMENTS: Duration = Duration::from_secs(10);
 /// How often it is looked whether something waits for an answer.
 const LOOK: Duration = Duration::from_millis(300);
-/// A file that is too large anyway is not read to its end.
-const MAX_ATTACHMENT: u64 = 64 << 20;
 const HELP: &str = "/attach FILE   send a file with the next message\n\
     /history [N]   what was said before\n\
     /new           begin anew\n\
@@ -54,6 +57,8 @@ const HELP: &str = "/attach FILE   send a file with the next message\n\
 enum Happening {
     Run(Box<RunEvent>),
     Interrupt,
+    /// A line was typed; `None`: there are no more.
+    Line(io::Result<Option<String>>),
 }
 
 struct Ears(Sender<Happening>);
@@ -71,6 +76,7 @@ struct Chat<'a> {
     who: Who,
     session: String,
     happenings: Receiver<Happening>,
+    prompt: Prompt,
     output: &'a Output,
     timeout: Option<Duration>,
     format: Format,
@@ -90,6 +96,7 @@ pub(crate) fn run(args: &ChatArgs, output: &Output) -> Result<Outcome, CommandEr
         {
         }
     }));
+    let prompt = Prompt::new(sender.clone());
     let runner = Runner::new(desk, threads.handle().clone(), Arc::new(Ears(sender)));
     let mut who = Who {
         session: args.subject.session.clone(),
@@ -99,12 +106,17 @@ pub(crate) fn run(args: &ChatArgs, output: &Output) -> Result<Outcome, CommandEr
     };
     who.provider = PROVIDER;
     who.sender.id = Some(format!("uid:{}", super::mcp::own_user()));
-    let place = runner.place(&who).map_err(|error| failed(&error.for_model()))?;
+    let place = runner.place(&who).map_err(|error| match error {
+        // With its file, line and what to do.
+        ToolCallError::Config(error) => error.into(),
+        error => failed(&error.for_model()),
+    })?;
     let chat = Chat {
         runner: runner.clone(),
         who,
         session: place.key,
         happenings,
+        prompt,
         output,
         timeout: args.timeout.map(Duration::from_secs),
         format: args.format.format(),
@@ -140,10 +152,16 @@ impl Chat<'_> {
         }
         let mut last = Outcome::Done;
         loop {
-            if is_person {
-                self.output.text(&self.output.bold("> "))?;
-            }
-            let Some(line) = self.line()? else { return Ok(last) };
+            let sign = if is_person { self.output.bold("> ") } else { String::new() };
+            let line = match self.line(&sign)? {
+                Typed::Line(line) => line,
+                Typed::End | Typed::Interrupt => {
+                    if is_person {
+                        self.output.text("\n")?;
+                    }
+                    return Ok(last);
+                }
+            };
             let line = line.trim();
             let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
             match word {
@@ -164,16 +182,33 @@ impl Chat<'_> {
         }
     }
 
-    /// The next line; `None` at the end, or when a person wants to leave.
-    fn line(&self) -> Result<Option<String>, CommandError> {
-        let mut line = String::new();
-        let count = io::stdin().lock().read_line(&mut line);
-        let count = count
-            .map_err(|cause| CommandError::Read { path: "standard input".to_owned(), cause })?;
-        // Ctrl-C at the prompt ends the line as well.
-        let is_interrupted =
-            self.happenings.try_iter().any(|happening| matches!(happening, Happening::Interrupt));
-        Ok((count > 0 && !is_interrupted).then_some(line))
+    /// The next line. What happens meanwhile, such as the end of a sub-agent or of a command in the background, is shown.
+    fn line(&self, sign: &str) -> Result<Typed, CommandError> {
+        self.output.text(sign)?;
+        let mut screen = Screen::new(self.output, self.format);
+        if !sign.is_empty() {
+            screen.mid_line();
+        }
+        if let Some(typed) = self.prompt.ask() {
+            return typed_in(typed);
+        }
+        loop {
+            match self.happenings.recv() {
+                // Nothing can be typed any more.
+                Err(_gone) => return Ok(Typed::End),
+                Ok(Happening::Interrupt) => return Ok(Typed::Interrupt),
+                Ok(Happening::Line(line)) => {
+                    self.prompt.came();
+                    return typed_in(line);
+                }
+                Ok(Happening::Run(event)) => {
+                    if screen.beside(&event, &self.session)? == show::Shown::Something {
+                        self.output.text(sign)?;
+                        screen.mid_line();
+                    }
+                }
+            }
+        }
     }
 
     /// Sends a message and shows what comes of it.
@@ -193,7 +228,7 @@ impl Chat<'_> {
             origin: Origin::Person,
             approvals: Approvals::Wait,
         });
-        let started = started.map_err(|error| failed(&crate::config_report::chain(&error)))?;
+        let started = started.map_err(not_started)?;
         let mut screen = Screen::new(self.output, self.format);
         let mut shown = HashSet::new();
         loop {
@@ -204,6 +239,8 @@ impl Chat<'_> {
                 Ok(Happening::Interrupt) => {
                     self.runner.abort(&self.session, None, AbortReason::Stop);
                 }
+                // Typed at a question that was left; the next prompt takes it.
+                Ok(Happening::Line(line)) => self.prompt.keep(line),
                 Ok(Happening::Run(event)) if event.run != started.run => {
                     screen.beside(&event, &self.session)?;
                 }
@@ -220,13 +257,21 @@ impl Chat<'_> {
 
     /// Asks the person here about commands of this session that wait for one; about each once.
     fn ask(&self, shown: &mut HashSet<String>) -> Result<(), CommandError> {
-        if !io::stdin().is_terminal() || self.format == Format::Json {
+        if self.format == Format::Json {
             return Ok(());
         }
         let waiting = self.runner.waiting(&self.session);
         for approval in waiting.map_err(|error| failed(&error.for_model()))? {
-            if shown.insert(approval.id.to_string()) {
+            if !shown.insert(approval.id.to_string()) {
+                continue;
+            }
+            if io::stdin().is_terminal() {
                 self.ask_about(&approval)?;
+            } else {
+                self.output.note(&format!(
+                    "  waits for your answer: `clawpen approvals watch` in a terminal, or `clawpen approvals resolve {} allow-once`",
+                    approval.id.slug()
+                ));
             }
         }
         Ok(())
@@ -238,8 +283,16 @@ impl Chat<'_> {
         for line in details(approval) {
             self.output.note(&line);
         }
-        self.output.text("run it? [o]nce, [a]lways, [d]eny, anything else: not now: ")?;
-        let answer = match self.line()?.unwrap_or_default().trim() {
+        let typed = self.line("run it? [o]nce, [a]lways, [d]eny, anything else: not now: ")?;
+        let line = match typed {
+            Typed::Line(line) => line,
+            Typed::End => String::new(),
+            Typed::Interrupt => {
+                self.runner.abort(&self.session, None, AbortReason::Stop);
+                return Ok(());
+            }
+        };
+        let answer = match line.trim() {
             "o" | "once" => "allow-once",
             "a" | "always" => "allow-always",
             "d" | "deny" => "deny",
@@ -257,7 +310,7 @@ impl Chat<'_> {
             approvals: Approvals::Wait,
         };
         // Its reply comes as an event of its own.
-        self.runner.start(request).map_err(|error| failed(&crate::config_report::chain(&error)))?;
+        self.runner.start(request).map_err(not_started)?;
         Ok(())
     }
 
@@ -328,24 +381,46 @@ impl Chat<'_> {
     }
 }
 
+/// Why a message was not taken.
+fn not_started(error: StartError) -> CommandError {
+    match error {
+        StartError::Session(ToolCallError::Config(error)) => error.into(),
+        StartError::Session(error) => failed(&error.for_model()),
+        error @ (StartError::Empty | StartError::ZeroByte | StartError::Closed) => {
+            failed(&error.to_string())
+        }
+    }
+}
+
+fn typed_in(line: io::Result<Option<String>>) -> Result<Typed, CommandError> {
+    let read = |cause| CommandError::Read { path: "standard input".to_owned(), cause };
+    Ok(line.map_err(read)?.map_or(Typed::End, Typed::Line))
+}
+
 /// A file as it is sent along.
 fn attachment(path: &Path) -> Result<Attachment, CommandError> {
     use std::io::Read as _;
-    let read = |cause| CommandError::Read { path: path.to_string_lossy().into_owned(), cause };
+    let shown = || path.to_string_lossy().into_owned();
+    let read = |cause| CommandError::Read { path: shown(), cause };
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(read)?;
-    file.take(MAX_ATTACHMENT).read_to_end(&mut bytes).map_err(read)?;
+    // One more, so that a file that is too large can be told from one that just fits.
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(read)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        let most = clawpen_rules::tools::size(MAX_BYTES);
+        return Err(failed(&format!(
+            "`{}` cannot be attached: it has more than {most}; put it into the sandbox with `clawpen fs cp FILE pen:FILE`",
+            shown()
+        )));
+    }
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-    let mime_type = match extension.as_str() {
-        "png" => "image/png",
-        "jpg" | "jpeg" => "image/jpeg",
-        "gif" => "image/gif",
-        "webp" => "image/webp",
-        "pdf" => "application/pdf",
-        "json" => "application/json",
-        "txt" | "md" | "log" | "csv" => "text/plain",
-        _ => "application/octet-stream",
+    let mime_type = match (Image::sniff(&bytes), extension.as_str()) {
+        (Some(image), _) => image.mime_type(),
+        (None, "pdf") => "application/pdf",
+        (None, "json") => "application/json",
+        (None, "txt" | "md" | "log" | "csv") => "text/plain",
+        (None, _) => "application/octet-stream",
     };
     Ok(Attachment { name, mime_type: mime_type.to_owned(), bytes })
 }

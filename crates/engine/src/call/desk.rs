@@ -276,7 +276,10 @@ impl Desk {
             })?;
             let listed = done.value.map_err(ToolCallError::sandbox("list the workspace"))?;
             let files = listed.entries.into_iter().filter(|entry| entry.kind == FileKind::File);
-            Ok(files.filter_map(|entry| entry.name.into_string().ok()).collect())
+            let mut names: Vec<String> =
+                files.filter_map(|entry| entry.name.into_string().ok()).collect();
+            names.sort_unstable();
+            Ok(names)
         })
     }
 

@@ -18,7 +18,7 @@ use clawpen_rules::posix;
 use clawpen_rules::tools::BuiltTool;
 use clawpen_rules::tools::arguments::{self, ExecCall, Terminal};
 use clawpen_rules::tools::exec::{self as rules, Background, Ended, Times, Timing};
-use clawpen_rules::tools::output::{self, AGGREGATED, TAIL, Tail};
+use clawpen_rules::tools::output::{self, AGGREGATED, Extent, TAIL, Tail};
 use clawpen_wire::supervisor::{
     End, EnvVar, Exited, ProcessId, Reach, Started, StderrMode, StdinMode, Stream, TtySize,
 };
@@ -26,7 +26,7 @@ use serde_json::json;
 
 use super::desk::{RecordDoor, ToolRequest, Turn, Watch, Who};
 use super::failure::ToolCallError;
-use super::runs::Run;
+use super::runs::{EndSeen, Run};
 use super::stop::{Bell, Rung, Stop};
 use super::{Prepared, Tally, ask, host, policy};
 use crate::channel::{AttachEnd, Channel, Command, ExecIo, Order};
@@ -332,6 +332,7 @@ impl Running<'_> {
             terminal: self.call.terminal,
             seen,
             empty_polls: 0,
+            end: EndSeen::No,
         });
         let text = rules::still_running(&id, pid, tail);
         let details = json!({
@@ -357,7 +358,9 @@ impl Running<'_> {
             return Err(ToolCallError::Cancelled);
         }
         let (output, is_cut) = follow.tail.finish();
-        let report = rules::report(ended(&exited, self.planned.timing.timeout), &output);
+        let extent = if is_cut { Extent::End } else { Extent::Whole };
+        let ended = ended(&exited, self.planned.timing.timeout);
+        let report = rules::report(ended, &output, extent);
         let details = json!({
             "status": report.status,
             "exitCode": report.exit_code,

@@ -113,7 +113,10 @@ impl ToolCallError {
             Self::Open(_) | Self::Sandbox { .. } => "sandbox",
             Self::NoTool(_) => "no-tool",
             Self::Closed(_) => "policy",
-            Self::Arguments(_) | Self::Key(_) | Self::Exec(_) => "arguments",
+            Self::Arguments(_)
+            | Self::Key(_)
+            | Self::Exec(_)
+            | Self::Tool(ToolError::Arguments(_)) => "arguments",
             Self::Tool(_)
             | Self::NoProcess { .. }
             | Self::Process(_)

@@ -12,6 +12,7 @@ use clawpen_rules::approval::Decision;
 use clawpen_rules::approval::resolver::RunPlace;
 use clawpen_rules::tools::arguments::{ExecCall, Startup, Terminal};
 use clawpen_rules::tools::exec::{self as rules, Background, Ended, Times};
+use clawpen_rules::tools::output::Extent;
 use serde_json::json;
 
 use super::ask::{self, Attending};
@@ -178,7 +179,8 @@ impl Ran {
             let path = clawpen_rules::command::escape(path);
             format!("Warning: `{path}` changed while the command ran")
         }));
-        let report = rules::report(ended, &self.output);
+        let extent = if self.is_cut { Extent::End } else { Extent::Whole };
+        let report = rules::report(ended, &self.output, extent);
         let details = json!({
             "status": report.status,
             "exitCode": report.exit_code,

@@ -117,7 +117,7 @@ impl Desk {
             "agent": prepared.explanation.session.agent().as_str(),
             "scope": prepared.explanation.runtime.scope_key.as_str(),
             "workdir": prepared.workdir(),
-            "placement": prepared.explanation.placement.to_string(),
+            "placement": placed(&prepared.explanation.placement),
             "sandbox": listed,
         }))
     }
@@ -167,6 +167,16 @@ fn standing(store: &Store, who: &Who) -> Result<(Explanation, Layers), ToolCallE
         }
     };
     Ok((explanation, layers))
+}
+
+/// Where the session's tools act at a door that has sandboxes only, and why.
+fn placed(placement: &Placement) -> String {
+    match placement {
+        Placement::Sandboxed(_) => placement.to_string(),
+        Placement::Direct(_) => {
+            format!("in a sandbox: this door has no other place (otherwise {placement})")
+        }
+    }
 }
 
 fn shown(listed: &Listed) -> Value {

@@ -68,7 +68,7 @@ fn act(
 }
 
 /// Does something in the sandbox that a command runs in, if it is still there.
-fn reach<T>(
+pub(super) fn reach<T>(
     turn: &Turn<'_>,
     run: &Run,
     job: impl FnOnce(&mut Channel) -> Result<T, ToolCallError>,
@@ -93,7 +93,11 @@ fn reach<T>(
 }
 
 /// What the supervisor knows of a command.
-fn entry(turn: &Turn<'_>, channel: &mut Channel, run: &Run) -> Result<ProcessEntry, ToolCallError> {
+pub(super) fn entry(
+    turn: &Turn<'_>,
+    channel: &mut Channel,
+    run: &Run,
+) -> Result<ProcessEntry, ToolCallError> {
     let listed = channel.processes().map_err(ToolCallError::sandbox("list the commands"))?;
     listed.into_iter().find(|entry| entry.process == run.process).ok_or_else(|| {
         turn.runs.remove(&run.id);
@@ -111,6 +115,13 @@ fn standing(entry: &ProcessEntry) -> (&'static str, Option<i32>, Option<String>)
             Ended::Signal(signal) => ("failed", None, Some(rules::signal_name(signal))),
             Ended::TimedOut(_) => ("failed", None, Some("SIGKILL".to_owned())),
         },
+    }
+}
+
+fn timed_out(entry: &ProcessEntry) -> bool {
+    match &entry.state {
+        ProcessState::Running => false,
+        ProcessState::Exited(exited) => exited.timed_out,
     }
 }
 
@@ -144,6 +155,9 @@ fn list(turn: &Turn<'_>) -> Result<Answer, ToolCallError> {
             Err(error) => return Err(error),
         };
         let (status, code, signal) = standing(&entry);
+        if status != "running" {
+            turn.runs.end_seen(&run.id);
+        }
         let name = process_rules::name_of(&run.command);
         lines.push(process_rules::list_line(&run.id, status, ran(&entry), &name));
         let runtime = u64::try_from(ran(&entry).as_millis()).unwrap_or(u64::MAX);
@@ -181,7 +195,7 @@ fn is_old(entry: &ProcessEntry, cleanup: Duration) -> bool {
 }
 
 /// All that is kept of a command's output, as text, and whether that is only a part.
-fn kept(
+pub(super) fn kept(
     channel: &mut Channel,
     run: &Run,
     entry: &ProcessEntry,
@@ -292,11 +306,15 @@ impl One<'_> {
         } else {
             read_from(self.channel, self.run, (from, &self.entry), &mut |bytes| tail.push(bytes))?
         };
-        let (text, _) = tail.finish();
+        let (mut text, is_cut) = tail.finish();
         if was_over && text.trim().is_empty() {
             // Nothing new comes any more, so whoever asks wants to see how it ended.
             let (all, _) = kept(self.channel, self.run, &self.entry)?;
             return self.polled(output::last(&all, TAIL), seen);
+        }
+        if is_cut {
+            let note = "[Only the end of the new output is shown; the action `log` shows more.]";
+            text = format!("{note}\n\n{text}");
         }
         self.polled(&text, seen)
     }
@@ -307,11 +325,17 @@ impl One<'_> {
         let last = match (status, code, &signal) {
             ("running", _, _) => "Process still running.".to_owned(),
             (_, Some(code), _) => format!("Process exited with code {code}."),
+            (_, None, Some(signal)) if timed_out(&self.entry) => {
+                format!("Process exited with signal {signal}: its `timeout` was over.")
+            }
             (_, None, Some(signal)) => format!("Process exited with signal {signal}."),
             (_, None, None) => "Process exited.".to_owned(),
         };
         let empty = if new.trim().is_empty() { self.run.empty_polls + 1 } else { 0 };
         self.turn.runs.read(&self.run.id, seen, empty);
+        if status != "running" {
+            self.turn.runs.end_seen(&self.run.id);
+        }
         let (aggregated, _) = kept(self.channel, self.run, &self.entry)?;
         let mut details = json!({
             "status": status,
@@ -422,6 +446,7 @@ impl One<'_> {
                 killed.map_err(ToolCallError::sandbox("end the command"))?;
             }
         }
+        self.turn.runs.end_seen(id);
         Ok(self.failed(format!("Killed session {id}.")))
     }
 

@@ -36,6 +36,15 @@ pub(super) struct Run {
     pub(super) seen: u64,
     /// Polls in a row that brought nothing.
     pub(super) empty_polls: u32,
+    pub(super) end: EndSeen,
+}
+
+/// Whether the session knows how a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EndSeen {
+    No,
+    /// It has asked, or ended it itself.
+    Yes,
 }
 
 /// All of them.
@@ -85,6 +94,13 @@ impl Runs {
         }
     }
 
+    /// Notes that the session knows of a command's end.
+    pub(super) fn end_seen(&self, id: &str) {
+        if let Some(run) = self.list().iter_mut().find(|run| run.id == id) {
+            run.end = EndSeen::Yes;
+        }
+    }
+
     pub(super) fn remove(&self, id: &str) {
         self.list().retain(|run| run.id != id);
     }
@@ -114,6 +130,7 @@ mod tests {
             terminal: Terminal::None,
             seen: 0,
             empty_polls: 0,
+            end: EndSeen::No,
         }
     }
 

@@ -25,6 +25,12 @@ pub enum KeyError {
         "the model `{model}` needs a key, and {source_text} has none; the guide on models says where keys are looked for"
     )]
     Missing { model: String, source_text: String },
+    /// The config names a variable that nobody has set: what stands there is no key.
+    #[error(
+        "the config takes a key from the variable `{name}`, which is not set; export it, or write it into `.env` in the \
+         state directory"
+    )]
+    Unset { name: String },
     #[error("cannot read the key file `{path}`")]
     Read {
         path: String,
@@ -103,7 +109,10 @@ impl Keys {
 
 fn find(store: &Store, source: &KeySource) -> Result<Option<SecretString>, KeyError> {
     let found = match source {
-        KeySource::Text(text) => Some(Zeroizing::new(text.clone())),
+        KeySource::Text(text) => match unset(text) {
+            Some(name) => return Err(KeyError::Unset { name: name.to_owned() }),
+            None => Some(Zeroizing::new(text.clone())),
+        },
         KeySource::Variable(name) => {
             store.environment.get(name).map(|value| Zeroizing::new(value.to_owned()))
         }
@@ -114,6 +123,13 @@ fn find(store: &Store, source: &KeySource) -> Result<Option<SecretString>, KeyEr
     };
     let trimmed = found.map(|text| Zeroizing::new(text.trim().to_owned()));
     Ok(trimmed.filter(|text| !text.is_empty()).map(|text| SecretString::from(text.as_str())))
+}
+
+/// The variable whose value should have stood here: one that is not set is left as it is written.
+fn unset(text: &str) -> Option<&str> {
+    let name = text.trim().strip_prefix("${")?.strip_suffix('}')?;
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_name.then_some(name)
 }
 
 fn from_file(path: &str, pointer: Option<&str>) -> Result<Zeroizing<String>, KeyError> {

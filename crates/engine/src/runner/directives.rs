@@ -125,6 +125,7 @@ impl Inner {
         let placement = self.desk.look(&request.who, |view| view.explanation.placement.clone());
         let placement = placement.map_err(|error| error.for_model())?;
         let host = change.host.map(|host| decide_host(host.as_str(), &placement));
+        let is_kept_in = change.host.is_some_and(|asked| host != Some(asked.as_str()));
         let set = self.change_entry(place, |entry| {
             let words = [
                 ("execHost", host),
@@ -140,7 +141,18 @@ impl Inner {
         });
         let [host, security, ask] = set.map_err(|error| chain(&error))?;
         let word = |set: Option<String>| set.unwrap_or_else(|| "as configured".to_owned());
-        Ok(format!("exec: host {}, security {}, ask {}.", word(host), word(security), word(ask)))
+        let why = if is_kept_in {
+            " This session works in a sandbox, and no setting of a session leads out of it; `/elevated` does, where \
+             `tools.elevated` lets you, or `tools.exec.host` in the config."
+        } else {
+            ""
+        };
+        Ok(format!(
+            "exec: host {}, security {}, ask {}.{why}",
+            word(host),
+            word(security),
+            word(ask)
+        ))
     }
 
     fn elevated(

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use clawpen_rules::agent_prompt::{self, Commands, PromptFacts, Spawned};
 use clawpen_rules::compaction::{self, Compaction, Need};
 use clawpen_rules::models::{self, Images, Model, ModelRef, NoModel};
+use clawpen_rules::tools::image::Image;
 use clawpen_rules::tools::schema;
 use serde_json::{Value, json};
 
@@ -335,14 +336,11 @@ fn report(system: &str, tools: &[Tool], files: &[(String, String)]) -> Value {
 /// An attachment as a model sees it, if it does.
 fn image(file: &Attachment, model: &Model) -> Option<Part> {
     use base64::Engine as _;
-    let is_shown = model.images == Images::Seen
-        && matches!(
-            file.mime_type.as_str(),
-            "image/png" | "image/jpeg" | "image/gif" | "image/webp"
-        )
-        && file.bytes.len() <= IMAGE_BYTES;
+    // By its contents: a server refuses the whole talk for a file that only says it is an image.
+    let kind = Image::sniff(&file.bytes)?;
+    let is_shown = model.images == Images::Seen && file.bytes.len() <= IMAGE_BYTES;
     let data = || base64::engine::general_purpose::STANDARD.encode(&file.bytes);
-    is_shown.then(|| Part::Image { mime_type: file.mime_type.clone(), data: data() })
+    is_shown.then(|| Part::Image { mime_type: kind.mime_type().to_owned(), data: data() })
 }
 
 /// The instructions and the tools of a session as it is now.

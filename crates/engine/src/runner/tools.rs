@@ -9,14 +9,15 @@ use base64::Engine as _;
 use clawpen_rules::compaction;
 use clawpen_rules::directives::Authority;
 use clawpen_rules::models::{Images, Model};
-use clawpen_rules::tools::label;
 use clawpen_rules::tools::output::{TAIL, Tail};
 use clawpen_rules::tools::schema::IMAGE;
 use clawpen_rules::tools::sessions::SessionTool;
+use clawpen_rules::tools::{BuiltTool, label};
 use serde_json::{Value, json};
 
 use super::directives::Answers;
 use super::events::{Emitter, What};
+use super::notice::Watched;
 use super::run::Run;
 use super::session_tools::nobody;
 use super::{Active, Approvals, Inner, Origin, Request, Runner};
@@ -184,12 +185,29 @@ impl Work {
             self.follow_up(&id, called);
             return;
         }
+        self.watch_end(&called);
         let done = match called {
             Ok(answer) => answered(&self.model, &self.call, answer),
             Err(error) => failed(&self.call, error.for_model(), error.code()),
         };
         // The run waits for this, so it is there.
         let _there = tell.send(First::Done(Box::new(done)));
+    }
+
+    /// A command that goes on in the background is told of when it ends.
+    fn watch_end(&self, called: &Result<Answer, ToolCallError>) {
+        let Ok(answer) = called else { return };
+        if answer.details["status"] != "running" || self.call.name == BuiltTool::Process.as_str() {
+            return;
+        }
+        if let Some(id) = answer.details["sessionId"].as_str() {
+            self.inner.tell_of_end(Watched {
+                who: self.who.clone(),
+                session: self.session.clone(),
+                id: id.to_owned(),
+                approvals: self.approvals,
+            });
+        }
     }
 
     /// Tells the session what came of a call that it did not wait for.

@@ -17,7 +17,7 @@ use clawpen_rules::tools::place::{self, PenPath};
 use clawpen_wire::supervisor::{Depth, FileKind, Links, OnExisting};
 use serde_json::json;
 
-use super::{Answer, Stamp, ToolError, Tools, is_absent, new_file, wire};
+use super::{Answer, NEW_FILE, Stamp, ToolError, Tools, is_absent, new_file, wire};
 use crate::channel::{BatchOutcome, Failure, FileWrite, Move};
 use crate::random;
 
@@ -26,10 +26,12 @@ const LARGEST: u64 = 64 * 1024 * 1024;
 
 pub(super) fn run(tools: &mut Tools<'_>, call: &PatchCall) -> Result<Answer, ToolError> {
     let patch = patch::parse(&call.input)?;
-    let (snapshot, places) = look(tools, &patch)?;
+    let Seen { snapshot, places, mut modes } = look(tools, &patch)?;
     let plan = patch::decide(&patch, &snapshot)?;
     if call.run == Run::Real {
-        Applying { tools, snapshot: &snapshot, places: &places }.put(&plan.changes)?;
+        moved_modes(&patch, &snapshot, &mut modes);
+        Applying { tools, snapshot: &snapshot, places: &places, modes: &modes }
+            .put(&plan.changes)?;
     }
     Ok(answer(&plan, call.run))
 }
@@ -51,15 +53,34 @@ fn answer(plan: &Plan, run: Run) -> Answer {
     Answer::text(text.trim_end(), details)
 }
 
+/// What a patch names, as it was.
+struct Seen {
+    snapshot: Snapshot,
+    places: BTreeMap<String, PenPath>,
+    /// Permission bits of those that are there.
+    modes: BTreeMap<String, u32>,
+}
+
+/// A file that is moved stays what it was, an executable one too.
+fn moved_modes(patch: &Patch, snapshot: &Snapshot, modes: &mut BTreeMap<String, u32>) {
+    for hunk in patch.hunks() {
+        let target = match &hunk.action {
+            Action::Update { move_to: Some(target), .. } => snapshot.names.get(target),
+            Action::Update { move_to: None, .. } | Action::Add { .. } | Action::Delete => None,
+        };
+        let mode = snapshot.names.get(&hunk.path).and_then(|file| modes.get(file)).copied();
+        if let (Some(target), Some(mode)) = (target, mode) {
+            modes.insert(target.clone(), mode);
+        }
+    }
+}
+
 /// Finds and reads every file that a patch names.
-fn look(
-    tools: &mut Tools<'_>,
-    patch: &Patch,
-) -> Result<(Snapshot, BTreeMap<String, PenPath>), ToolError> {
+fn look(tools: &mut Tools<'_>, patch: &Patch) -> Result<Seen, ToolError> {
     let around = tools.surroundings(tools.settings.patch_reach);
     let kept: BTreeSet<&str> = changed_paths(patch).collect();
     let mut snapshot = Snapshot::default();
-    let mut places = BTreeMap::new();
+    let (mut places, mut modes) = (BTreeMap::new(), BTreeMap::new());
     let mut known: BTreeMap<Stamp, (String, String)> = BTreeMap::new();
     let mut held = 0_u64;
     for given in patch.paths() {
@@ -82,6 +103,7 @@ fn look(
                         .into());
                 }
                 known.insert(stamp, (given.to_owned(), file.clone()));
+                modes.insert(file.clone(), found.metadata.permissions & 0o777);
                 // What only goes need not be held: it is moved away, and back.
                 let contents =
                     if kept.contains(given) { tools.contents(&target, given)? } else { Vec::new() };
@@ -95,7 +117,7 @@ fn look(
         snapshot.files.insert(file.clone(), contents);
         places.insert(file, target);
     }
-    Ok((snapshot, places))
+    Ok(Seen { snapshot, places, modes })
 }
 
 /// The paths whose contents matter: all but those that are only deleted.
@@ -115,6 +137,8 @@ struct Applying<'t, 'c> {
     tools: &'t mut Tools<'c>,
     snapshot: &'t Snapshot,
     places: &'t BTreeMap<String, PenPath>,
+    /// Permission bits of files that are new at their place.
+    modes: &'t BTreeMap<String, u32>,
 }
 
 /// A file that goes: moved beside itself, then removed.
@@ -135,7 +159,9 @@ impl Applying<'_, '_> {
             let aside = path.beside(&format!(".clawpen-deleted-{index}-{token}"));
             if let Some(contents) = &change.after {
                 files.push(change.file.as_str());
-                writes.push(FileWrite { place: wire(path), options: new_file(), contents });
+                let mut options = new_file();
+                options.permissions = self.modes.get(&change.file).copied().unwrap_or(NEW_FILE);
+                writes.push(FileWrite { place: wire(path), options, contents });
             } else if let Some(aside) = aside {
                 deleted.push(Deleted { file: change.file.clone(), path: path.clone(), aside });
             }

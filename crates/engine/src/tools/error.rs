@@ -90,6 +90,9 @@ pub enum SearchError {
         "the sandbox was made by an older release, which cannot search; recreate it (`clawpen sandbox recreate`), or use exec with grep or find"
     )]
     Older,
+    /// In its own words.
+    #[error("{0}")]
+    Failed(String),
     #[error(transparent)]
     Call(#[from] CallError),
 }

@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use clawpen_rules::tools::arguments::{FindCall, GrepCall};
-use clawpen_rules::tools::search;
-use clawpen_wire::supervisor::{EnvironmentBase, Links};
+use clawpen_rules::tools::search::{self, Base, End, Found};
+use clawpen_wire::supervisor::{EnvironmentBase, FileKind, Links};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
@@ -24,32 +24,54 @@ static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clawpen-search
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) fn grep(tools: &mut Tools<'_>, call: &GrepCall) -> Result<Answer, ToolError> {
-    let (shown, root) = root(tools, call.path.as_deref())?;
-    let answer = run(tools, &shown, &search::grep_arguments(call, &root))?;
-    let found = search::render_grep(&search::parse(&answer), call.limit);
+    let searched = Searched::find(tools, call.path.as_deref())?;
+    let found = searched.run(tools, &search::grep_arguments(call, &searched.root))?;
+    let found = search::render_grep(&found, &searched.base, call.limit);
     Ok(Answer::text(found.text, json!({ "matches": found.results, "truncated": found.is_cut })))
 }
 
 pub(super) fn find(tools: &mut Tools<'_>, call: &FindCall) -> Result<Answer, ToolError> {
-    let (shown, root) = root(tools, call.path.as_deref())?;
-    let answer = run(tools, &shown, &search::find_arguments(call, &root))?;
-    let found = search::render_find(&search::parse(&answer), call.limit);
+    let searched = Searched::find(tools, call.path.as_deref())?;
+    let found = searched.run(tools, &search::find_arguments(call, &searched.root))?;
+    let found = search::render_find(&found, &searched.base, call.limit);
     Ok(Answer::text(found.text, json!({ "files": found.results, "truncated": found.is_cut })))
 }
 
-/// Where to search, as the call names it and as the sandbox does. It must be there, beneath what may be used.
-fn root(tools: &mut Tools<'_>, given: Option<&str>) -> Result<(String, String), ToolError> {
-    let given = given.unwrap_or(".");
-    let path = tools.path(given)?;
-    tools
-        .channel
-        .stat(wire(&path), Links::Follow)
-        .map_err(|cause| ToolError::call("search", given, cause))?;
-    Ok((given.to_owned(), path.as_str().to_owned()))
+/// What is searched: as the call names it, as the sandbox does, and as results are shown.
+struct Searched {
+    given: String,
+    root: String,
+    base: Base,
 }
 
-fn run(tools: &mut Tools<'_>, path: &str, words: &[String]) -> Result<Vec<u8>, ToolError> {
-    answer(tools.channel, words).map_err(|cause| ToolError::Search { path: path.to_owned(), cause })
+impl Searched {
+    /// It must be there, beneath what may be used.
+    fn find(tools: &mut Tools<'_>, given: Option<&str>) -> Result<Self, ToolError> {
+        let given = given.unwrap_or(".");
+        let path = tools.path(given)?;
+        let found = tools
+            .channel
+            .stat(wire(&path), Links::Follow)
+            .map_err(|cause| ToolError::call("search", given, cause))?;
+        let base = match found.metadata.kind {
+            FileKind::Directory => Base::directory(given),
+            FileKind::File | FileKind::Link | FileKind::Other => Base::File(given.to_owned()),
+        };
+        Ok(Self { given: given.to_owned(), root: path.as_str().to_owned(), base })
+    }
+
+    /// What the program found. A search that never began, such as one for a broken pattern, is a failure: nobody should
+    /// take it for one that found nothing.
+    fn run(&self, tools: &mut Tools<'_>, words: &[String]) -> Result<Found, ToolError> {
+        let failed = |cause| ToolError::Search { path: self.given.clone(), cause };
+        let found = search::parse(&answer(tools.channel, words).map_err(failed)?);
+        match &found.end {
+            End::Failed(why) if found.lines.is_empty() && found.files.is_empty() => {
+                Err(failed(SearchError::Failed(why.clone())))
+            }
+            End::Failed(_) | End::All | End::Limit | End::Time | End::Unknown => Ok(found),
+        }
+    }
 }
 
 fn answer(channel: &mut Channel, words: &[String]) -> Result<Vec<u8>, SearchError> {

@@ -41,6 +41,6 @@ pub(super) fn result(done: Result<Value, ToolCallError>) -> CallToolResult {
             result.structured_content = Some(value);
             result
         }
-        Err(error) => CallToolResult::error(vec![ContentBlock::text(error.for_model())]),
+        Err(error) => super::answer::failed(&error),
     }
 }

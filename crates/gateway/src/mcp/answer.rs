@@ -59,14 +59,17 @@ pub(super) fn result(done: Result<Answer, ToolCallError>) -> CallToolResult {
             result.structured_content = answer.details.is_object().then_some(answer.details);
             result
         }
-        Err(error) => {
-            let text = error.for_model();
-            let mut result = CallToolResult::error(vec![ContentBlock::text(text.clone())]);
-            result.structured_content =
-                Some(json!({ "status": "failed", "code": error.code(), "error": text }));
-            result
-        }
+        Err(error) => failed(&error),
     }
+}
+
+/// Why there is no answer: a text for the model, a word for programs.
+pub(super) fn failed(error: &ToolCallError) -> CallToolResult {
+    let text = error.for_model();
+    let mut result = CallToolResult::error(vec![ContentBlock::text(text.clone())]);
+    result.structured_content =
+        Some(json!({ "status": "failed", "code": error.code(), "error": text }));
+    result
 }
 
 fn block(block: Block) -> ContentBlock {

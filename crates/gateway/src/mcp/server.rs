@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clawpen_engine::call::{Job, RecordDoor, Stop, ToolCallError, ToolRequest, Watch, Who};
 use clawpen_rules::elevated::Sender;
+use clawpen_rules::tools::image::Image;
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation,
@@ -355,7 +356,7 @@ impl ServerHandler for Server {
             Ok(text) => ResourceContents::text(text, uri),
             Err(binary) => ResourceContents::BlobResourceContents {
                 uri,
-                mime_type: None,
+                mime_type: Image::sniff(binary.as_bytes()).map(|kind| kind.mime_type().to_owned()),
                 blob: answer::blob(binary.as_bytes()),
                 meta: None,
             },

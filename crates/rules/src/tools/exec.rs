@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::arguments::{ExecCall, Startup};
-use super::output::{self, TAIL};
+use super::output::{self, AGGREGATED, Extent, TAIL};
 use crate::config::Config;
 use crate::config::tree::At;
 use crate::ids::AgentId;
@@ -22,6 +22,10 @@ const CLEANUP_LEAST_MS: u64 = 60_000;
 const CLEANUP_MOST_MS: u64 = 10_800_000;
 /// The supervisor's clock goes no further.
 const TIMEOUT_MOST: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Characters of a command's output that a notice of its end is made of, and so many are shown.
+const NOTICE_READ: usize = 400;
+const NOTICE_SHOWN: usize = 180;
 
 /// `tools.exec`, as far as it is about time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +44,15 @@ pub enum Background {
     Possible,
     /// `process` is closed to the session.
     Closed,
+}
+
+/// When a session is told that a command of its own has ended in the background (`tools.exec.notifyOnExit`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitNotice {
+    Never,
+    /// Unless all went well and nothing was written.
+    UnlessSilent,
+    Always,
 }
 
 /// How long a call takes.
@@ -91,6 +104,54 @@ impl Times {
             cleanup: millis("cleanupMs", CLEANUP_MS, CLEANUP_LEAST_MS, CLEANUP_MOST_MS),
         }
     }
+}
+
+impl ExitNotice {
+    /// The setting of one agent: its own, else the global one, else the built-in one.
+    pub fn resolve(config: &Config, agent: &AgentId) -> Self {
+        let own = config.agent(agent).and_then(|entry| entry.path(&["tools", "exec"]));
+        let blocks = [own, config.at(&["tools", "exec"])];
+        let word =
+            |key: &str| blocks.iter().flatten().find_map(|block| block.get(key)?.node.as_bool());
+        match (word("notifyOnExit"), word("notifyOnExitEmptySuccess")) {
+            (Some(false), _) => Self::Never,
+            (Some(true) | None, Some(true)) => Self::Always,
+            (Some(true) | None, Some(false) | None) => Self::UnlessSilent,
+        }
+    }
+}
+
+/// Decides what a session is told of a command that has ended in the background; `None`: nothing.
+#[must_use]
+pub fn decide_exit_notice(
+    notice: ExitNotice,
+    id: &str,
+    ended: Ended,
+    output: &str,
+) -> Option<String> {
+    let words: Vec<&str> = output::last(output, NOTICE_READ).split_whitespace().collect();
+    let snippet = words.join(" ");
+    let is_told = match (notice, ended) {
+        (ExitNotice::Never, _) => false,
+        (ExitNotice::UnlessSilent, Ended::Code(0)) => !snippet.is_empty(),
+        (ExitNotice::UnlessSilent, Ended::Code(_) | Ended::Signal(_) | Ended::TimedOut(_))
+        | (ExitNotice::Always, _) => true,
+    };
+    let (word, how) = match ended {
+        Ended::Code(code @ (126 | 127)) => ("failed", format!("code {code}")),
+        Ended::Code(code) => ("completed", format!("code {code}")),
+        Ended::Signal(signal) => ("failed", format!("signal {}", signal_name(signal))),
+        Ended::TimedOut(_) => ("failed", "timeout".to_owned()),
+    };
+    let mut text = format!("Exec {word} ({id}, {how})");
+    if !snippet.is_empty() {
+        text.push_str(" :: ");
+        text.extend(snippet.chars().take(NOTICE_SHOWN));
+        if snippet.chars().nth(NOTICE_SHOWN).is_some() {
+            text.push('…');
+        }
+    }
+    is_told.then_some(text)
 }
 
 fn number(blocks: &[Option<At<'_>>], key: &str) -> Option<f64> {
@@ -146,8 +207,20 @@ pub fn decide_timing(call: &ExecCall, times: &Times, background: Background) -> 
 }
 
 /// What is said of a command that is over.
-pub fn report(ended: Ended, output: &str) -> Report {
+pub fn report(ended: Ended, output: &str, extent: Extent) -> Report {
     let shown = output.trim_end_matches(['\n', '\r']);
+    let noted;
+    let shown = match extent {
+        Extent::Whole => shown,
+        // Whoever reads the middle of a text should not take it for its beginning.
+        Extent::End => {
+            noted = format!(
+                "[Only the last {AGGREGATED} characters of the output are kept; to see all of it, write it to a \
+                 file and read that.]\n\n{shown}"
+            );
+            &noted
+        }
+    };
     let with = |last: &str| {
         if shown.is_empty() { last.to_owned() } else { format!("{shown}\n\n{last}") }
     };
@@ -278,6 +351,54 @@ mod tests {
     }
 
     #[test]
+    fn a_session_is_told_of_an_end_in_the_background_as_its_config_says() {
+        let notice = |text: &str| {
+            let config = Config::from_tree(json5::parse(text, FileId(0)).unwrap().root, Vec::new());
+            ExitNotice::resolve(&config, &AgentId::main())
+        };
+        assert_eq!(notice("{}"), ExitNotice::UnlessSilent);
+        assert_eq!(notice("{tools: {exec: {notifyOnExit: false}}}"), ExitNotice::Never);
+        assert_eq!(notice("{tools: {exec: {notifyOnExitEmptySuccess: true}}}"), ExitNotice::Always);
+        let own = "{tools: {exec: {notifyOnExit: false}}, \
+                   agents: {list: [{id: 'main', tools: {exec: {notifyOnExit: true}}}]}}";
+        assert_eq!(notice(own), ExitNotice::UnlessSilent);
+        let tell = |notice, ended, output| decide_exit_notice(notice, "calm-sea", ended, output);
+        for (notice, ended, output, expected) in [
+            (ExitNotice::Never, Ended::Code(1), "x", None),
+            (ExitNotice::UnlessSilent, Ended::Code(0), " \n", None),
+            (ExitNotice::Always, Ended::Code(0), "", Some("Exec completed (calm-sea, code 0)")),
+            (
+                ExitNotice::UnlessSilent,
+                Ended::Code(3),
+                "",
+                Some("Exec completed (calm-sea, code 3)"),
+            ),
+            (
+                ExitNotice::UnlessSilent,
+                Ended::Code(0),
+                "a\n\t b\n",
+                Some("Exec completed (calm-sea, code 0) :: a b"),
+            ),
+            (
+                ExitNotice::UnlessSilent,
+                Ended::Signal(9),
+                "",
+                Some("Exec failed (calm-sea, signal SIGKILL)"),
+            ),
+            (
+                ExitNotice::UnlessSilent,
+                Ended::TimedOut(None),
+                "",
+                Some("Exec failed (calm-sea, timeout)"),
+            ),
+        ] {
+            assert_eq!(tell(notice, ended, output).as_deref(), expected);
+        }
+        let long = tell(ExitNotice::UnlessSilent, Ended::Code(0), &"x".repeat(500)).unwrap();
+        assert!(long.ends_with(&format!(":: {}…", "x".repeat(NOTICE_SHOWN))), "{long}");
+    }
+
+    #[test]
     fn the_end_of_a_command_is_told() {
         for (ended, output, text, status, code) in [
             (Ended::Code(0), "", "(no output)", "completed", Some(0)),
@@ -288,9 +409,14 @@ mod tests {
             (Ended::Signal(40), "x", "x\n\nCommand aborted by signal 40", "failed", None),
         ] {
             let expected = Report { text: text.to_owned(), status, exit_code: code };
-            assert_eq!(report(ended, output), expected);
+            assert_eq!(report(ended, output, Extent::Whole), expected);
         }
-        let late = report(Ended::TimedOut(Some(Duration::from_millis(1500))), "so far");
+        let timed_out = Ended::TimedOut(Some(Duration::from_millis(1500)));
+        let late = report(timed_out, "so far", Extent::Whole);
         assert!(late.text.starts_with("so far\n\nCommand timed out after 1.5 seconds"));
+        let long = report(Ended::Code(0), "the end\n", Extent::End).text;
+        assert!(
+            long.starts_with("[Only the last 200000 characters") && long.ends_with("]\n\nthe end")
+        );
     }
 }

@@ -13,6 +13,14 @@ pub const PENDING: usize = 30_000;
 /// Characters shown of a command that goes on.
 pub const TAIL: usize = 2_000;
 
+/// How much of an output is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    Whole,
+    /// Something before it was dropped.
+    End,
+}
+
 /// The newest part of a text that is still being written.
 #[derive(Debug, Clone)]
 pub struct Tail {

@@ -152,8 +152,11 @@ const EDIT: Schema = Schema {
 };
 const APPLY_PATCH: Schema = Schema {
     name: FileTool::ApplyPatch.as_str(),
-    description: "Adds, updates, moves and deletes files by one patch from `*** Begin Patch` to `*** End Patch`. All of \
-                  it is applied, or nothing.",
+    description: "Adds, updates, moves and deletes files by one patch. All of it is applied, or nothing. The patch is \
+                  `*** Begin Patch`, then for each file one of `*** Add File: PATH` (each line after it begins with \
+                  `+`), `*** Delete File: PATH` or `*** Update File: PATH` (perhaps followed by `*** Move to: PATH`), \
+                  then `*** End Patch`. An update has chunks: a line `@@`, or `@@ TEXT` with a line of the file that \
+                  stands before the place, then lines that begin with a blank (stays), `-` (goes) or `+` (comes).",
     parameters: &[Parameter::required("input", Kind::Word, "The patch"), DRY_RUN],
 };
 const LIST: Schema = Schema {

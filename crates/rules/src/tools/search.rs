@@ -133,6 +133,37 @@ pub fn parse(answer: &[u8]) -> Found {
     found
 }
 
+/// What was searched, as the call names it: paths are shown so that other tools take them as they stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Base {
+    /// The directory that relative paths start in.
+    Here,
+    Directory(String),
+    /// The one file that was searched.
+    File(String),
+}
+
+impl Base {
+    /// A directory, by the name it was given.
+    pub fn directory(given: &str) -> Self {
+        let given = given.trim();
+        let name = given.strip_prefix("./").unwrap_or(given).trim_end_matches('/');
+        match name {
+            "" if given.starts_with('/') => Self::Directory(String::new()),
+            "" | "." => Self::Here,
+            name => Self::Directory(name.to_owned()),
+        }
+    }
+
+    fn show(&self, path: &str) -> String {
+        match self {
+            Self::Here => one_line(path),
+            Self::Directory(name) => one_line(&format!("{name}/{path}")),
+            Self::File(name) => one_line(name),
+        }
+    }
+}
+
 /// Text for the model, and how much it shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
@@ -143,7 +174,7 @@ pub struct Shown {
 }
 
 /// `path:line: text`, lines around a match as `path-line- text`.
-pub fn render_grep(found: &Found, limit: Option<u64>) -> Shown {
+pub fn render_grep(found: &Found, base: &Base, limit: Option<u64>) -> Shown {
     let mut writer = Writer::default();
     let mut last: Option<&Line> = None;
     let has_context = found.lines.iter().any(|line| line.role == Role::Around);
@@ -156,7 +187,7 @@ pub fn render_grep(found: &Found, limit: Option<u64>) -> Shown {
             Role::Match => ':',
             Role::Around => '-',
         };
-        let path = one_line(&line.path);
+        let path = base.show(&line.path);
         let is_match = usize::from(line.role == Role::Match);
         if !writer.push(
             &format!("{gap}{path}{sign}{}{sign} {}\n", line.number, cut(&line.text)),
@@ -170,10 +201,10 @@ pub fn render_grep(found: &Found, limit: Option<u64>) -> Shown {
 }
 
 /// One path a line.
-pub fn render_find(found: &Found, limit: Option<u64>) -> Shown {
+pub fn render_find(found: &Found, base: &Base, limit: Option<u64>) -> Shown {
     let mut writer = Writer::default();
     for path in &found.files {
-        if !writer.push(&format!("{}\n", one_line(path)), 1) {
+        if !writer.push(&format!("{}\n", base.show(path)), 1) {
             break;
         }
     }
@@ -280,6 +311,22 @@ mod tests {
     }
 
     #[test]
+    fn paths_are_shown_as_other_tools_take_them() {
+        let found = parse(b"m\0a/b.rs\x001\0x\0f\0a/\0\0\0e\0all\0\0\0");
+        for (base, line, file) in [
+            (Base::directory("."), "a/b.rs:1: x", "a/"),
+            (Base::directory("./"), "a/b.rs:1: x", "a/"),
+            (Base::directory("./src/"), "src/a/b.rs:1: x", "src/a/"),
+            (Base::directory("/etc"), "/etc/a/b.rs:1: x", "/etc/a/"),
+            (Base::directory("/"), "/a/b.rs:1: x", "/a/"),
+            (Base::File("src/a/b.rs".to_owned()), "src/a/b.rs:1: x", "src/a/b.rs"),
+        ] {
+            assert_eq!(render_grep(&found, &base, None).text, line);
+            assert_eq!(render_find(&found, &base, None).text, file);
+        }
+    }
+
+    #[test]
     fn an_answer_that_breaks_off_or_lies_costs_nothing() {
         let cut = "\n\n[the search was cut off, there may be more]";
         grep(b"m\0a\x001\0x\0m\0b", None, &format!("a:1: x{cut}"));
@@ -293,7 +340,7 @@ mod tests {
         let long = [b"m\0a\x001\0".as_slice(), &vec![b'x'; 600], b"\0e\0all\0\0\0"].concat();
         grep(&long, None, &format!("a:1: {}… (cut)", "x".repeat(LINE)));
         let many = [b"f\0some/long/path\0\0\0".repeat(10_000), b"e\0all\0\0\0".to_vec()].concat();
-        let shown = render_find(&parse(&many), None);
+        let shown = render_find(&parse(&many), &Base::Here, None);
         assert!(shown.text.len() < BYTES + 100 && shown.is_cut && shown.results < 10_000);
         assert!(shown.text.ends_with("[an answer has 50 KiB; narrow the search]"));
     }
@@ -302,7 +349,7 @@ mod tests {
         #[test]
         fn any_answer_is_shown_within_its_limits(answer: Vec<u8>) {
             let found = parse(&answer);
-            for shown in [render_grep(&found, None), render_find(&found, None)] {
+            for shown in [render_grep(&found, &Base::Here, None), render_find(&found, &Base::Here, None)] {
                 prop_assert!(!shown.text.is_empty() && shown.text.len() < BYTES + 1024);
                 prop_assert!(!shown.text.contains(|c: char| c.is_control() && c != '\n' && c != '\t'));
             }
@@ -311,6 +358,6 @@ mod tests {
 
     #[track_caller]
     fn grep(answer: &[u8], limit: Option<u64>, expected: &str) {
-        assert_eq!(render_grep(&parse(answer), limit).text, expected);
+        assert_eq!(render_grep(&parse(answer), &Base::Here, limit).text, expected);
     }
 }

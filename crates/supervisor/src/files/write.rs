@@ -43,7 +43,7 @@ struct Target {
 impl Writing {
     pub(super) fn open(found: &Found<'_>, write: &WriteOpen, number: u64) -> Result<Self, Failed> {
         let (directory, name, old) = follow_links(found, write.parents)?;
-        let shown = found.path.display().to_string();
+        let shown = found.shown();
         let check = |error: io::Error| io_failed(&error, &shown);
         match old {
             Some(Kind::File) | None => {}

@@ -1,7 +1,7 @@
 //! What a person sees of a run: the answer on standard output, what tools do beside it on standard error.
 
 use clawpen_engine::models::talk::{Part, Success};
-use clawpen_engine::runner::{Ended, RunEvent, What};
+use clawpen_engine::runner::{AbortReason, Ended, RunEvent, What};
 use clawpen_rules::config::print::steers_text;
 use serde_json::{Map, Value, json};
 
@@ -19,11 +19,20 @@ pub(super) struct Screen<'a> {
     /// Whether the last thing on standard output was the end of a line.
     at_start: bool,
     tools: Vec<Value>,
+    /// Calls that have begun and not ended.
+    open: usize,
+}
+
+/// Whether a person saw something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    Something,
+    Nothing,
 }
 
 impl<'a> Screen<'a> {
     pub(super) const fn new(output: &'a Output, format: Format) -> Self {
-        Self { output, format, at_start: true, tools: Vec::new() }
+        Self { output, format, at_start: true, tools: Vec::new(), open: 0 }
     }
 
     /// The calls of the run, for programs.
@@ -35,6 +44,7 @@ impl<'a> Screen<'a> {
         match what {
             What::Text(text) => self.text(text)?,
             What::ToolStarted { tool, arguments, .. } => {
+                self.open += 1;
                 self.note(&format!("[{}] {}", safe(tool), short(&arguments_text(arguments))))?;
             }
             What::ToolEnded { call, tool, success, content, details, .. } => {
@@ -49,7 +59,11 @@ impl<'a> Screen<'a> {
                     Success::Yes => "ok",
                     Success::No => "failed",
                 };
-                self.note(&format!("  {sign}: {}", short(&Part::texts(content))))?;
+                // Of several at once it must be said whose end this is.
+                let whose =
+                    if self.open > 1 { format!("[{}] ", safe(tool)) } else { String::new() };
+                self.open = self.open.saturating_sub(1);
+                self.note(&format!("  {whose}{sign}: {}", short(&Part::texts(content))))?;
             }
             What::Compacting => self.note("[summing up what was said before]")?,
             What::Started
@@ -61,23 +75,49 @@ impl<'a> Screen<'a> {
         Ok(())
     }
 
+    /// Something stands before the cursor, such as a prompt.
+    pub(super) const fn mid_line(&mut self) {
+        self.at_start = false;
+    }
+
     /// Something of another run: a sub-agent's, or a follow-up's.
-    pub(super) fn beside(&mut self, event: &RunEvent, session: &str) -> Result<(), CommandError> {
-        match &event.what {
-            What::Ended(Ended::Done { text, .. } | Ended::Replied { text })
-                if event.session == session =>
-            {
-                self.note(&short(text))
-            }
-            What::Ended(_) => self.note(&format!("[{}] has ended", safe(&event.session))),
-            _ => Ok(()),
+    pub(super) fn beside(
+        &mut self,
+        event: &RunEvent,
+        session: &str,
+    ) -> Result<Shown, CommandError> {
+        let What::Ended(ended) = &event.what else { return Ok(Shown::Nothing) };
+        if self.format == Format::Json {
+            return Ok(Shown::Nothing);
         }
+        match ended {
+            Ended::Done { text, .. } | Ended::Replied { text } if event.session == session => {
+                self.fresh_line()?;
+                self.text(text)?;
+                self.fresh_line()?;
+            }
+            Ended::Failed { error } if event.session == session => {
+                self.note(&format!("[failed] {}", short(error)))?;
+            }
+            Ended::Done { .. }
+            | Ended::Replied { .. }
+            | Ended::Failed { .. }
+            | Ended::Aborted { .. } => {
+                self.note(&format!("[{}] has ended", safe(&event.session)))?;
+            }
+        }
+        Ok(Shown::Something)
     }
 
     pub(super) fn ended(&mut self, ended: &Ended) -> Result<(), CommandError> {
         match ended {
             Ended::Replied { text } => self.text(text)?,
-            Ended::Aborted { .. } => self.note("[stopped]")?,
+            Ended::Aborted { why: AbortReason::Timeout, .. } => {
+                self.note("[stopped: its time was over]")?;
+            }
+            Ended::Aborted { why: AbortReason::Rpc | AbortReason::Stop, .. } => {
+                self.note("[stopped]")?;
+            }
             Ended::Done { .. } | Ended::Failed { .. } => {}
         }
         self.fresh_line()

@@ -228,7 +228,9 @@ impl DockerFailure {
 fn find(others: &[PathBuf]) -> String {
     match others.first() {
         Some(socket) => format!("set DOCKER_HOST=unix://{}", socket.display()),
-        None => "install and start Docker or Podman, or set DOCKER_HOST to its socket".to_owned(),
+        None => "install and start Docker or Podman, set DOCKER_HOST to its socket, or have pens without an \
+                 engine: `agents.defaults.sandbox.backend: \"native\"`"
+            .to_owned(),
     }
 }
 

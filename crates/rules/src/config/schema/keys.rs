@@ -458,8 +458,12 @@ macro_rules! exec_fields {
             field("timeoutSec", POSITIVE_INTEGER, "when a command is killed"),
             field("timeoutSeconds", POSITIVE_INTEGER, "newer spelling of timeoutSec"),
             field("cleanupMs", POSITIVE_INTEGER, "how long finished commands are kept"),
-            other("notifyOnExit"),
-            other("notifyOnExitEmptySuccess"),
+            field("notifyOnExit", Schema::Bool, "false: no turn when a command in the background ends"),
+            field(
+                "notifyOnExitEmptySuccess",
+                Schema::Bool,
+                "true: also when it went well and wrote nothing"
+            ),
             other("allowSessionHostEscape"),
             field("applyPatch", Schema::Object(&APPLY_PATCH), "the apply_patch tool"),
             $($more),*

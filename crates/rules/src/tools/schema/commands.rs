@@ -5,7 +5,8 @@ use super::{Kind, Parameter, Schema};
 pub(super) const EXEC: Schema = Schema {
     name: "exec",
     description: "Runs a command in the sandbox, read by its shell. Output and exit code come back; a command that takes \
-                  longer than `yieldMs` goes on in the background and is followed with `process`.",
+                  longer than `yieldMs` goes on in the background and is followed with `process`. Whatever a command \
+                  leaves running ends with it, so start servers with `background`.",
     parameters: &[
         Parameter::required("command", Kind::Word, "The command, as a shell reads it").or(&["cmd"]),
         Parameter::optional(
