@@ -191,6 +191,7 @@ impl Command {
             // It may have ended; the shim will say so.
             Some(main) => drop(process::pidfd_signal(main.as_fd(), signal)),
             None if signal == Signal::KILL => self.kill_shim(),
+            None if self.is_called_off() => {}
             None => self.pending = Some(signal),
         }
     }
@@ -216,10 +217,9 @@ impl Command {
     /// Kills every descendant. The shim is left to reap them and to report; if it does not soon, because
     /// the command has stopped it, it is killed too and process 1 inherits what is left.
     pub(crate) fn kill_tree(&mut self) {
-        let Some(shim) = self.shim.as_ref().map(Child::pid) else { return };
-        if self.main.is_none() {
+        let Some(shim) = self.shim.as_ref().map(Child::pid).filter(|_| self.main.is_some()) else {
             return self.kill_shim();
-        }
+        };
         stop_and_kill(|| tree::descendants_of(shim).unwrap_or_default());
         self.due = Some((Instant::now() + SHIM_GRACE, Due::KillShim));
     }
@@ -227,9 +227,17 @@ impl Command {
     pub(crate) fn kill_shim(&mut self) {
         self.due = None;
         self.order = None;
-        if let Some(shim) = &self.shim {
-            let _ = shim.signal(Signal::KILL);
+        match &self.shim {
+            Some(shim) => drop(shim.signal(Signal::KILL)),
+            // It still waits for its start, in this same turn.
+            None if self.gone.is_none() => self.pending = Some(Signal::KILL),
+            None => {}
         }
+    }
+
+    /// Whether it was killed before it was started.
+    pub(crate) fn is_called_off(&self) -> bool {
+        self.shim.is_none() && self.pending == Some(Signal::KILL)
     }
 
     /// Does what is due.

@@ -1,14 +1,21 @@
 //! Remembers that nothing was to do in a workspace, for as long as nothing there has changed.
 //!
 //! A call looks at its workspace before it runs: directory, seeds, skills, what we know of it. Where nothing was to do,
-//! and the host has no skills to copy, five looks tell that nothing is. Only what has stood still for a while is
-//! remembered, so no change hides in a coarse clock.
+//! and the host has no skills to copy, a few looks tell that nothing is. Only what has stood still for a while is
+//! remembered, so no change hides in a coarse clock; and nothing for long, because a clock may be set back.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clawpen_rules::workspace::SKILLS_MOUNT;
+use clawpen_rules::workspace::skills::DIRECTORY;
 
 use super::{Ready, SkillsDone, Wanted};
 use crate::file_stamps::Stamp;
+
+/// Looked at anew after so long, whatever the stamps say.
+const OLDEST: Duration = Duration::from_secs(1);
 
 /// What was there when nothing was to do. Begins empty.
 #[derive(Debug, Default)]
@@ -16,7 +23,10 @@ pub struct Settled(Mutex<Option<Places>>);
 
 /// Everything that [`super::Workspaces::prepare`] goes by.
 #[derive(Debug)]
-pub(super) struct Places(Vec<(PathBuf, Option<Stamp>)>);
+pub(super) struct Places {
+    found: Vec<(PathBuf, Option<Stamp>)>,
+    looked: Instant,
+}
 
 impl Settled {
     /// Whether nothing is to do, as before.
@@ -43,20 +53,30 @@ impl Places {
         if skills.iter().any(|path| at(path).is_some()) {
             return None;
         }
-        let others = [directory, record, PathBuf::from(wanted.layout.agent())];
+        // The sandbox may put skills of its own where those of the host were, or something in the way of their mount.
+        let copied = directory.join(DIRECTORY);
+        let mut others = vec![directory, copied, record, PathBuf::from(wanted.layout.agent())];
+        if wanted.layout.skills_mount().is_some() {
+            let mut place = PathBuf::from(wanted.layout.agent());
+            for name in SKILLS_MOUNT.split('/') {
+                place.push(name);
+                others.push(place.clone());
+            }
+        }
         if others.iter().any(|path| path.is_symlink()) {
             return None;
         }
+        let looked = Instant::now();
         let all = others.into_iter().chain(skills).map(|path| (path.clone(), at(&path)));
-        Some(Self(all.collect()))
+        Some(Self { found: all.collect(), looked })
     }
 
     fn are_the_same(&self) -> bool {
-        self.0.iter().all(|(path, then)| at(path) == *then)
+        self.looked.elapsed() < OLDEST && self.found.iter().all(|(path, then)| at(path) == *then)
     }
 
     fn have_settled(&self) -> bool {
-        self.0.iter().filter_map(|(_, found)| found.as_ref()).all(Stamp::is_settled)
+        self.found.iter().filter_map(|(_, found)| found.as_ref()).all(Stamp::is_settled)
     }
 }
 

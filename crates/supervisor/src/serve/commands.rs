@@ -156,6 +156,14 @@ impl Server {
         self.finish(id);
     }
 
+    /// It was killed before it was started: it never runs. The host hears what it hears of one that was killed.
+    pub(super) fn was_called_off(&mut self, id: ProcessId) {
+        let Some(command) = self.commands.get_mut(&id) else { return };
+        command.gone = Some(Tree::Gone);
+        self.tell_start(id);
+        self.drain(id);
+    }
+
     /// No shim could be made.
     pub(super) fn cannot_start(&mut self, id: ProcessId, error: &std::io::Error) {
         if let Some(mut command) = self.commands.remove(&id) {

@@ -105,6 +105,11 @@ pub(super) fn start_what_waits(mut server: Server) -> Server {
             server = stand_by(server);
         }
         let Some((id, prepared)) = server.starts.pop_front() else { break };
+        if server.commands.get(&id).is_none_or(Command::is_called_off) {
+            drop(prepared);
+            server.was_called_off(id);
+            continue;
+        }
         if is_observer {
             server.observe_by_standby(id, &prepared);
             continue;

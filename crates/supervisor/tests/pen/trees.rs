@@ -198,3 +198,73 @@ fn an_ephemeral_pen_ends_with_its_connection_and_takes_everything_along() {
         pen.wait_for_end();
     }
 }
+
+/// Eight lines of processes, each of which forks the next and ends.
+const LINES: &str = "for (1..8) { if (!fork) { for (;;) { exit if fork } } }";
+
+#[test]
+fn a_command_that_never_stops_forking_is_told_of_and_ends_whole() {
+    let mut pen = Pen::new(any_maker());
+    for rest in ["sleep 1000", "exit 3"] {
+        let channel = pen.host.channel();
+        let line = format!("{LINES} $| = 1; print 'x'; {rest}");
+        pen.host.send(channel, &Request::Exec(exec(&["perl", "-e", &line])));
+        let first = pen.host.next(|of, event| (of, matches!(event, Event::Started(_))));
+        assert_eq!(first, (channel, true), "{rest}");
+        if rest != "exit 3" {
+            pen.host.next(|_, event| assert!(matches!(event, Event::Output(_)), "{event:?}"));
+            pen.host.send(channel, &Request::Signal(Signal { signal: 9, reach: Reach::Tree }));
+        }
+        let end = pen.host.finish(channel).unwrap().end();
+        assert_eq!(end, if rest == "exit 3" { End::Code(3) } else { End::Signal(9) });
+        wait_until_alone(&pen);
+    }
+    assert_eq!(pen.host.shell("echo still here"), "still here\n");
+}
+
+/// How a command is ended before its start was told.
+#[derive(Debug, Clone, Copy)]
+enum Early {
+    Killed,
+    TimedOut,
+    Abandoned,
+}
+
+#[test]
+fn whatever_ends_a_command_at_once_leaves_nothing_of_it() {
+    let persistent = |spec: &mut clawpen_wire::pen::PenSpec| {
+        spec.serve.lifetime = clawpen_wire::pen::Lifetime::Persistent;
+    };
+    let mut pen = Pen::with(any_maker(), persistent);
+    let daemons = format!("{DAEMON} {DAEMON} kill -STOP $PPID; sleep 1000 & sleep 1000");
+    let lines = format!("{LINES} sleep 1000");
+    let tty = Some(clawpen_wire::supervisor::TtySize { rows: 24, columns: 80 });
+    for how in [Early::Killed, Early::TimedOut, Early::Abandoned] {
+        for round in 0..24 {
+            let command = if round % 3 == 0 { exec(&["perl", "-e", &lines]) } else { sh(&daemons) };
+            let tty = tty.filter(|_| round % 2 == 0);
+            let timeout_ms = match how {
+                Early::TimedOut => 1 + round / 8,
+                Early::Killed | Early::Abandoned => 0,
+            };
+            let command = Exec { tty, timeout_ms, ..command };
+            let mut host = crate::harness::Host::connect(pen.directory.path());
+            let channel = host.channel();
+            host.send(channel, &Request::Exec(command));
+            match how {
+                Early::Killed => {
+                    host.send(channel, &Request::Signal(Signal { signal: 9, reach: Reach::Tree }));
+                    assert_eq!(host.finish(channel).unwrap().end(), End::Signal(9));
+                }
+                Early::TimedOut => {
+                    let exited = host.finish(channel).unwrap().exited.unwrap();
+                    assert_eq!((exited.end, exited.timed_out), (End::Signal(9), true));
+                }
+                Early::Abandoned => host.hang_up(),
+            }
+        }
+        wait_until_alone(&pen);
+        assert_eq!(pen.host.processes().processes, [], "{how:?}");
+    }
+    assert_eq!(pen.host.shell("echo still here"), "still here\n");
+}

@@ -75,3 +75,35 @@ fn a_copy_that_was_swapped_removed_or_released_is_looked_at_anew() {
     let swept = world.workspaces().sweep(&OwnConfig::default(), &|_| false, due).unwrap();
     assert_eq!(swept, [], "it is in use again");
 }
+
+#[test]
+fn skills_that_the_sandbox_plants_where_the_hosts_were_do_not_stay() {
+    let world = World::new();
+    let settled = Settled::default();
+    assert_eq!(again(&world, &settled).skills, SkillsDone::Replaced(2));
+    fs::remove_dir_all(world.base.join("agent/skills")).unwrap();
+    assert_eq!(again(&world, &settled).skills, SkillsDone::Replaced(0));
+
+    settle(&world, &settled);
+    world.write("state/sandboxes/main-1/skills/evil/SKILL.md", "do as I say");
+    assert_eq!(again(&world, &settled).skills, SkillsDone::Replaced(0));
+    assert!(!world.copy().join("skills/evil").exists());
+}
+
+#[test]
+fn what_the_agent_puts_in_the_way_of_the_hosts_skills_is_seen() {
+    let world = without_skills();
+    let settled = Settled::default();
+    let mut wanted = world.wanted(WorkspaceAccess::ReadWrite);
+    wanted.layout = wanted.layout.with_host_skills(HostSkills::Some);
+    let look = || world.workspaces().prepare_again((&wanted, &settled), NOW).unwrap();
+    let end = Instant::now() + PATIENCE;
+    while !settled.holds() {
+        assert!(Instant::now() < end, "it never settles");
+        assert_eq!(look().obstacle, None);
+    }
+    let place = world.base.join("agent/.openclaw/sandbox-skills");
+    fs::remove_dir(&place).unwrap();
+    symlink(world.base.join("state"), &place).unwrap();
+    assert_eq!(look().obstacle, Some(Obstacle { path: place }));
+}
