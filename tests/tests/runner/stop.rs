@@ -29,7 +29,11 @@ fn an_abort_kills_the_whole_tree_within_a_tenth_of_a_second() {
     for _ in 0..5 {
         let started = stage.runner.start(request("main", "go")).unwrap();
         stage.event(|event| is_output(event, "ready"));
-        assert!(count(&marker) >= 3);
+        // One that is just becoming its program shows no command line.
+        let ready = Instant::now();
+        while count(&marker) < 3 {
+            assert!(ready.elapsed() < crate::LONG, "{}", count(&marker));
+        }
         let start = Instant::now();
         let ended = stage.runner.abort(&started.session, None, AbortReason::Rpc);
         assert_eq!(ended, std::slice::from_ref(&started.run));

@@ -263,8 +263,12 @@ fn whatever_ends_a_command_at_once_leaves_nothing_of_it() {
                 Early::Abandoned => host.hang_up(),
             }
         }
+        // Process 1 may still have to read the last order, and that nobody waits for it.
+        let started = Instant::now();
+        while !pen.host.processes().processes.is_empty() {
+            assert!(started.elapsed() < Duration::from_secs(10), "{how:?}");
+        }
         wait_until_alone(&pen);
-        assert_eq!(pen.host.processes().processes, [], "{how:?}");
     }
     assert_eq!(pen.host.shell("echo still here"), "still here\n");
 }
