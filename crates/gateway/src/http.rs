@@ -2,6 +2,8 @@
 
 mod history;
 mod invoke;
+mod kill;
+mod page;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -156,6 +158,10 @@ async fn answer(shared: &Arc<Shared>, caller: Caller, request: Request) -> Respo
         "/metrics" if is_read => metrics(shared, &caller, request.headers()),
         "/health" | "/healthz" | "/ready" | "/readyz" | "/metrics" => not_allowed("GET, HEAD"),
         path if path.starts_with("/sessions/") => history::serve(shared, &caller, request).await,
+        path if is_read => {
+            let found = page::serve(shared, path, request.uri().query().unwrap_or_default()).await;
+            found.unwrap_or_else(|| plain(StatusCode::NOT_FOUND, "Not Found"))
+        }
         _ => plain(StatusCode::NOT_FOUND, "Not Found"),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use clawpen_rules::agent_prompt::{self, Commands, PromptFacts, Spawned};
 use clawpen_rules::compaction::{self, Compaction, Need};
 use clawpen_rules::models::{self, Images, Model, ModelRef, NoModel};
-use clawpen_rules::tools::schema;
+use clawpen_rules::tools::schema::{self, Schema};
 use serde_json::{Value, json};
 
 use super::directives::Task;
@@ -345,6 +345,16 @@ fn image(file: &Attachment, model: &Model) -> Option<Part> {
     is_shown.then(|| Part::Image { mime_type: file.mime_type.clone(), data: data() })
 }
 
+/// The tools that a model is offered in a session, where `own` is asked.
+pub(super) fn offered(view: &SessionView<'_>, own: Option<&ModelRef>) -> Vec<&'static Schema> {
+    let agent = view.explanation.session.agent();
+    let sees = |own: &ModelRef| super::image::seeing(view.store, agent, own, None).is_ok();
+    let is_looking = view.opens_image && own.is_some_and(sees);
+    let built = view.tools.iter().map(|tool| schema::of_built(*tool));
+    let about = view.session_tools.iter().map(|tool| tool.schema());
+    built.chain(is_looking.then_some(&schema::IMAGE)).chain(about).collect()
+}
+
 /// The instructions and the tools of a session as it is now.
 fn told(
     view: &SessionView<'_>,
@@ -353,22 +363,12 @@ fn told(
     own: &ModelRef,
 ) -> (String, Vec<Tool>) {
     let text = |key: &str| entry.get(key).and_then(Value::as_str);
-    let built = view.tools.iter().map(|tool| {
-        let schema = schema::of_built(*tool);
-        (schema, tools::schema(*tool))
-    });
-    let about =
-        view.session_tools.iter().map(|tool| (tool.schema(), tools::schema_of(tool.schema())));
-    let agent = view.explanation.session.agent();
-    let is_looking = view.opens_image && super::image::seeing(view.store, agent, own, None).is_ok();
-    let image = is_looking.then(|| (&schema::IMAGE, tools::schema_of(&schema::IMAGE)));
-    let tools: Vec<Tool> = built
-        .chain(image)
-        .chain(about)
-        .map(|(schema, shape)| Tool {
+    let tools: Vec<Tool> = offered(view, Some(own))
+        .into_iter()
+        .map(|schema| Tool {
             name: schema.name.to_owned(),
             description: schema.description.to_owned(),
-            schema: shape,
+            schema: tools::schema_of(schema),
         })
         .collect();
     let names: Vec<String> = tools.iter().map(|tool| tool.name.clone()).collect();
