@@ -246,6 +246,7 @@ fn is_long(method: &str) -> bool {
             | "chat.abort"
             | "sessions.abort"
             | "sessions.steer"
+            | "skills.install"
     )
 }
 
@@ -291,14 +292,12 @@ async fn call_long(
         "sessions.abort" => chat::abort_session(shared, &session.caller, &params).await,
         "sessions.steer" => chat::steer(shared, &session.caller, &params).await,
         other => {
-            let is_facts = other == "sandbox.facts";
+            let method = other.to_owned();
             let shared = shared.clone();
-            let done = tokio::task::spawn_blocking(move || {
-                if is_facts {
-                    sandbox::facts(&shared.desk, &params)
-                } else {
-                    sandbox::recreate(&shared.desk, &params)
-                }
+            let done = tokio::task::spawn_blocking(move || match method.as_str() {
+                "sandbox.facts" => sandbox::facts(&shared.desk, &params),
+                "skills.install" => skills::install(&shared, &params),
+                _ => sandbox::recreate(&shared.desk, &params),
             });
             done.await.unwrap_or_else(|_| Err(ErrorShape::unavailable("internal error")))
         }

@@ -14,14 +14,20 @@ use super::chat::{WIRE, end, said};
 use super::{ALL, TOKEN, WAIT, call, connect};
 
 /// A gateway in a process of its own, killed when it goes.
-struct Gateway {
+pub(super) struct Gateway {
     process: Child,
     address: SocketAddr,
 }
 
 impl Gateway {
     fn start(home: &Path) -> Self {
+        Self::start_with(home, &[])
+    }
+
+    /// With these variables as well.
+    pub(super) fn start_with(home: &Path, variables: &[(&str, &str)]) -> Self {
         let mut process = program(home)
+            .envs(variables.iter().copied())
             .args(["gateway", "--port", "0"])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -33,10 +39,14 @@ impl Gateway {
         Self { process, address }
     }
 
-    async fn login(&self) -> Client {
+    pub(super) async fn login(&self) -> Client {
+        self.login_as(ALL).await
+    }
+
+    pub(super) async fn login_as(&self, scopes: &[&str]) -> Client {
         let mut client = Client::connect(self.address, &Headers::default()).await.unwrap();
         let challenge = client.challenge(WAIT).await.unwrap();
-        let mut connect = connect(ALL, TOKEN);
+        let mut connect = connect(scopes, TOKEN);
         connect["params"]["caps"] = json!(["tool-events"]);
         connect["params"]["device"] = json!({ "id": "d", "signedAt": 0, "nonce": "<NONCE>" });
         Devices::default().sign(&mut connect, &challenge, None, None).unwrap();
@@ -53,7 +63,7 @@ impl Drop for Gateway {
     }
 }
 
-fn program(home: &Path) -> Command {
+pub(super) fn program(home: &Path) -> Command {
     let mut command = Command::new(binary().unwrap());
     command.env_clear().env("HOME", home).env("PATH", "/usr/bin:/bin");
     command

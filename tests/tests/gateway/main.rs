@@ -4,6 +4,7 @@
 
 mod approvals;
 mod chat;
+mod checklist;
 mod claw3d;
 mod hosts;
 mod kills;
@@ -15,6 +16,7 @@ mod permissions;
 mod proxies;
 mod reference;
 mod sandboxes;
+mod skills;
 mod tls;
 mod tricked;
 

@@ -78,7 +78,8 @@ async fn look(shared: &Arc<Shared>, key: &str, page: Page) -> Result<Option<Valu
     found.unwrap_or_else(|_| Err(ErrorShape::unavailable("internal error")))
 }
 
-fn scopes(headers: &HeaderMap) -> Scopes {
+/// The scopes that a request is to have.
+pub(super) fn scopes(headers: &HeaderMap) -> Scopes {
     let text = headers.get("x-openclaw-scopes").and_then(|value| value.to_str().ok());
     Scopes::of(text.unwrap_or_default().split(',').map(str::trim))
 }

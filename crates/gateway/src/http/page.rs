@@ -27,12 +27,20 @@ pub(super) async fn serve(shared: &Arc<Shared>, path: &str, query: &str) -> Opti
         return None;
     }
     let is_meta = query.split('&').any(|pair| pair == "meta=1");
+    let wanted = if is_meta { Wanted::Address } else { Wanted::Picture };
     let (shared, path) = (shared.clone(), path.to_owned());
-    let made = tokio::task::spawn_blocking(move || answer(&shared, &path, is_meta)).await;
+    let made = tokio::task::spawn_blocking(move || answer(&shared, &path, wanted)).await;
     made.unwrap_or(None).map(guarded)
 }
 
-fn answer(shared: &Shared, path: &str, is_meta: bool) -> Option<Response> {
+/// What is asked about an agent's looks.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Picture,
+    Address,
+}
+
+fn answer(shared: &Shared, path: &str, wanted: Wanted) -> Option<Response> {
     let sound = shared.sound().ok()?;
     let config = &sound.store.loaded.config;
     let page = |key: &str| config.at(&["gateway", "controlUi", key]);
@@ -63,7 +71,10 @@ fn answer(shared: &Shared, path: &str, is_meta: bool) -> Option<Response> {
         return Some(plain(StatusCode::NOT_FOUND, "Not Found"));
     }
     let id = AgentId::normalize(id);
-    Some(if is_meta { meta(&sound, &id) } else { image(&sound, &id) })
+    Some(match wanted {
+        Wanted::Address => meta(&sound, &id),
+        Wanted::Picture => image(&sound, &id),
+    })
 }
 
 /// Where the picture of an agent is to be had.

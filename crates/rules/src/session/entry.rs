@@ -91,10 +91,9 @@ pub fn decide_lineage(
 ) -> Result<(), PatchRefusal> {
     let is_spawned = session.is_subagent() || session.is_acp();
     match asked {
-        Lineage::ClearedAgain => Ok(()),
         Lineage::Cleared => Err(PatchRefusal::LineageStays { key }),
         Lineage::New | Lineage::Other if !is_spawned => Err(PatchRefusal::NotSpawned { key }),
-        Lineage::New => Ok(()),
+        Lineage::ClearedAgain | Lineage::New => Ok(()),
         Lineage::Other => Err(PatchRefusal::Lineage { key }),
     }
 }

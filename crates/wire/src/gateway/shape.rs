@@ -96,7 +96,10 @@ fn collect(value: &Value, shape: &Shape, at: &str, complaints: &mut Vec<String>)
         complaints.push(if at.is_empty() { what.to_owned() } else { format!("at {at}: {what}") });
     };
     match (shape, value) {
-        (Shape::Any, _) | (Shape::Bool, Value::Bool(_)) | (Shape::Nullable(_), Value::Null) => {}
+        (Shape::Any, _)
+        | (Shape::Bool, Value::Bool(_))
+        | (Shape::Nullable(_), Value::Null)
+        | (Shape::Open(_), Value::Object(_)) => {}
         (Shape::Bool, _) => say("must be boolean"),
         (Shape::Text { least, most }, Value::String(text)) => {
             let length = text.encode_utf16().count();
@@ -151,7 +154,6 @@ fn collect(value: &Value, shape: &Shape, at: &str, complaints: &mut Vec<String>)
         (Shape::Object(fields), Value::Object(members)) => {
             object((fields, members), at, complaints);
         }
-        (Shape::Open(_), Value::Object(_)) => {}
         (Shape::Map(_) | Shape::Object(_) | Shape::Open(_), _) => say("must be object"),
         (Shape::Nullable(inner), value) => nullable(value, inner, at, complaints),
     }

@@ -249,7 +249,7 @@ fn begin(shared: &Shared, caller: &Caller, params: &Value, made: &mut Value) {
             made["messageSeq"] = json!(1);
         }
         Err(error) => {
-            made["runError"] = json!({ "code": error.code.as_str(), "message": error.message })
+            made["runError"] = json!({ "code": error.code.as_str(), "message": error.message });
         }
     }
 }
