@@ -8,6 +8,7 @@
 //! by content, run under a keeper without a shell, and killed with all they started when their time is over. What cannot
 //! be recorded does not start. Decides nothing.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use clawpen_rules::approval::environment::EnvironmentRefused;
 use clawpen_rules::approval::settings::ExecSettings;
 use clawpen_rules::command::{self, NotAnalysable, Plan, Request, Unplannable};
 use clawpen_rules::config::sandbox::SandboxConfig;
+use clawpen_rules::environment::Filter;
 use clawpen_rules::workspace::install::{Author, Install, InstallRefusal};
 
 use crate::audit::{AuditError, Call, Door, Reason, Verdict};
@@ -149,6 +151,11 @@ fn plan(store: &Store, install: &Install) -> Result<(Plan, RealPrograms), Instal
     let settings = ExecSettings::resolve(config, &config.default_agent());
     let writers = exec_question::writers(store, &[]);
     let environment = exec_question::host_environment(&settings, &writers, &[])?;
+    // An installer runs what others wrote: no credential of ours is in its environment.
+    let environment = environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let kept = Filter::except_credentials().apply(environment).kept;
+    let environment: BTreeMap<String, String> =
+        kept.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let programs = RealPrograms::new(writers);
     let home = store.locations.home.as_str();
     let line = install.line();

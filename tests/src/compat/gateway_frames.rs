@@ -15,7 +15,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "hello-lists-what-is-built",
         category: "connect",
-        applies: |input| input["kind"] == "res",
+        applies: |input| input["kind"] == "res" && !newer::is_newer(input),
         transform: |_, expected| hello(expected),
     },
     Rule {
@@ -23,7 +23,8 @@ pub(super) const RULES: &[Rule] = &[
         category: "connect",
         applies: |input| {
             let number = |key: &str| input["params"][key].as_u64().unwrap_or_default();
-            input["kind"] == "res" && number("maxProtocol") >= 4 && number("minProtocol") <= 4
+            let is_offered = number("maxProtocol") >= 4 && number("minProtocol") <= 4;
+            input["kind"] == "res" && is_offered && !newer::is_newer(input)
         },
         transform: |_, mut expected| {
             if expected["ok"] == json!(false) && expected["error"]["message"] == "protocol mismatch"

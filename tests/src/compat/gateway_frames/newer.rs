@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::{ANY, Rule};
 use super::ANYTHING;
 
-fn is_newer(input: &Value) -> bool {
+pub(super) fn is_newer(input: &Value) -> bool {
     input["ver"] == "2026.9.6"
 }
 
@@ -141,12 +141,12 @@ fn event(mut expected: Value) -> Value {
     if let Some(frame) = expected.as_object_mut() {
         frame.remove("recipientProfileId");
     }
-    let payload = &mut expected["payload"];
-    let is_told =
-        matches!(payload["state"].as_str(), Some("delta" | "final" | "aborted" | "error"));
+    let state = expected["payload"]["state"].as_str();
+    let is_told = matches!(state, Some("delta" | "final" | "aborted" | "error"));
     if expected["event"] != "chat" || !is_told {
         return json!({});
     }
+    let payload = &mut expected["payload"];
     payload["seq"] = json!(ANYTHING);
     if let Some(payload) = payload.as_object_mut() {
         payload.remove("stopReason");
