@@ -182,8 +182,8 @@ impl Play<'_> {
         }
         let client = Client::connect(self.address, &headers).await?;
         self.clients.insert(conn.to_owned(), client);
-        if !self.rows.iter().any(|row| row["conn"] == *conn && row["frame"]["method"] == "connect")
-        {
+        let logs_in = |row: &Value| row["conn"] == *conn && row["frame"]["method"] == "connect";
+        if self.rows[index]["ver"] != BASELINE && !self.rows.iter().any(logs_in) {
             self.log_in(conn).await?;
         }
         Ok(())
