@@ -286,7 +286,14 @@ fn is_part(text: &str, more: &str) -> bool {
 /// `name`, or `user/tap/name`.
 fn is_formula(text: &str) -> bool {
     let parts: Vec<&str> = text.split('/').collect();
-    matches!(parts.len(), 1 | 3) && parts.iter().all(|part| is_part(part, "-_.+@"))
+    let is_sound = |part: &&str| {
+        let (name, version) = match part.split_once('@') {
+            Some((name, version)) => (name, Some(version)),
+            None => (*part, None),
+        };
+        is_part(name, "-_.+") && version.is_none_or(|version| is_part(version, "-_."))
+    };
+    matches!(parts.len(), 1 | 3) && parts.iter().all(is_sound)
 }
 
 /// `name` or `@scope/name`, perhaps with `@version`: from the registry, and from nowhere else.
