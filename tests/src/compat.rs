@@ -44,7 +44,9 @@ pub fn rules(corpus: &str) -> Vec<&'static Rule> {
         "exec-approvals" => &[exec_approvals::RULES],
         "explain" => &[explain::RULES],
         "fs-path" => &[fs_path::RULES, fs_path::bridge::RULES],
-        "gateway-frames" => &[gateway_frames::runs::RULES, gateway_frames::RULES],
+        "gateway-frames" => {
+            &[gateway_frames::newer::RULES, gateway_frames::runs::RULES, gateway_frames::RULES]
+        }
         "session-key" => &[session_key::RULES],
         "tool-policy" => &[tool_policy::RULES],
         _ => &[],

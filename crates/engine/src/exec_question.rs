@@ -354,7 +354,7 @@ fn writers_of(store: &Store, explanation: &Explanation) -> Writers {
 }
 
 /// The host's side of everything that an agent's sandbox may write by a bind.
-fn bound_writable(store: &Store) -> Vec<String> {
+pub(crate) fn bound_writable(store: &Store) -> Vec<String> {
     let config = &store.loaded.config;
     let mut found = Vec::new();
     let agents = config.agents();
@@ -374,7 +374,7 @@ fn bound_writable(store: &Store) -> Vec<String> {
 
 /// The environment that a command would get: this process' own stands for the gateway's. Directories
 /// that agents write are no place to find programs in, for us or for what we start.
-fn host_environment(
+pub(crate) fn host_environment(
     settings: &ExecSettings,
     writers: &Writers,
     overrides: &[(String, String)],
@@ -398,7 +398,7 @@ fn host_environment(
 }
 
 /// Who could change programs: this user, and agents in their own directories.
-fn writers(store: &Store, places: &[String]) -> Writers {
+pub(crate) fn writers(store: &Store, places: &[String]) -> Writers {
     let locations = &store.locations;
     let config = &store.loaded.config;
     let mut directories =

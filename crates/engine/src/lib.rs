@@ -43,6 +43,7 @@ pub mod runner;
 pub mod seccomp;
 pub mod session_entries;
 pub mod session_store;
+pub mod skill_install;
 pub mod state_file;
 pub mod supervisor_image;
 pub mod terminal;

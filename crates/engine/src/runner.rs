@@ -32,6 +32,8 @@ use std::time::Duration;
 
 use clawpen_rules::config::Config;
 use clawpen_rules::directives::Authority;
+use clawpen_rules::models::ModelRef;
+use clawpen_rules::tools::schema::Schema;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -265,6 +267,15 @@ impl Runner {
         let inner = Arc::clone(&self.0);
         drop(self.0.handle.spawn(async move { inner.drive(active, request, place).await }));
         Ok(Started { run, session, status: StartStatus::Started })
+    }
+
+    /// The tools that a model would be offered in a session now, where `own` is asked.
+    pub fn offered(
+        &self,
+        who: &Who,
+        own: Option<&ModelRef>,
+    ) -> Result<Vec<&'static Schema>, ToolCallError> {
+        self.0.desk.look(who, |view| run::offered(view, own))
     }
 
     /// Ends the runs of a session, or one of them: what a model says is not heard any more, and what a tool has started is

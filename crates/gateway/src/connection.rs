@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 
 use crate::dispatch::{self, Session};
 use crate::handshake::{self, Knock, Login};
-use crate::hub::{self, Follows, Inbox, Member, Out, Outbox, Slow};
+use crate::hub::{self, Follows, Inbox, Member, Out, Outbox, Slow, Speaks};
 use crate::journal::Level;
 use crate::methods::health;
 use crate::shared::{Shared, Stranger};
@@ -201,6 +201,7 @@ async fn enter(shared: &Arc<Shared>, session: &Session, login: &Login, request_i
         scopes: login.scopes.clone(),
         device: login.device.clone(),
         follows: Follows::default(),
+        speaks: if login.protocol > OLDEST_PROTOCOL { Speaks::Newer } else { Speaks::Older },
     };
     shared.hub.join(&session.connection, member);
     shared.hub.tell_health(&session.connection, &health);

@@ -155,7 +155,7 @@ pub(crate) async fn frame(shared: &Arc<Shared>, session: &Session, text: &str) {
     };
     let id = request.id.clone();
     let mut hold = None;
-    let outcome = if let Err(refusal) = admit(&session.caller, &request) {
+    let outcome = if let Err(refusal) = admit(shared, &session.caller, &request) {
         Err(refused(session, &request.method, refusal))
     } else {
         session.strikes.store(0, Ordering::Relaxed);
@@ -190,7 +190,7 @@ enum Refusal {
 }
 
 /// May this caller do this, and is it put right? In this order: who may not is not told more.
-fn admit(caller: &Caller, request: &Request) -> Result<(), Refusal> {
+fn admit(shared: &Shared, caller: &Caller, request: &Request) -> Result<(), Refusal> {
     let method = request.method.as_str();
     if method == "connect" {
         let what = "connect is only valid as the first request";
@@ -206,6 +206,10 @@ fn admit(caller: &Caller, request: &Request) -> Result<(), Refusal> {
         let method: String = method.chars().take(200).collect();
         return Err(Refusal::Other(ErrorShape::invalid(format!("unknown method: {method}"))));
     };
+    if matches!(method, "config.patch" | "config.apply") {
+        // Taken before anything is looked at: attempts that fail count as well.
+        config::take_write(shared, caller, method).map_err(Refusal::Other)?;
+    }
     shape::check(&request.params, wanted).map_err(|why| {
         Refusal::Other(ErrorShape::invalid(format!("invalid {method} params: {why}")))
     })
@@ -242,6 +246,7 @@ fn is_long(method: &str) -> bool {
             | "chat.abort"
             | "sessions.abort"
             | "sessions.steer"
+            | "skills.install"
     )
 }
 
@@ -287,14 +292,12 @@ async fn call_long(
         "sessions.abort" => chat::abort_session(shared, &session.caller, &params).await,
         "sessions.steer" => chat::steer(shared, &session.caller, &params).await,
         other => {
-            let is_facts = other == "sandbox.facts";
+            let method = other.to_owned();
             let shared = shared.clone();
-            let done = tokio::task::spawn_blocking(move || {
-                if is_facts {
-                    sandbox::facts(&shared.desk, &params)
-                } else {
-                    sandbox::recreate(&shared.desk, &params)
-                }
+            let done = tokio::task::spawn_blocking(move || match method.as_str() {
+                "sandbox.facts" => sandbox::facts(&shared.desk, &params),
+                "skills.install" => skills::install(&shared, &params),
+                _ => sandbox::recreate(&shared.desk, &params),
             });
             done.await.unwrap_or_else(|_| Err(ErrorShape::unavailable("internal error")))
         }
@@ -335,8 +338,8 @@ fn call(shared: &Shared, caller: &Caller, request: &Request) -> Result<Value, Er
         "sandbox.explain" => sandbox::explain(&shared.desk, params),
         "config.get" => config::get(shared),
         "config.set" => config::set(shared, params),
-        "config.apply" => config::apply(shared, caller, params),
-        "config.patch" => config::patch(shared, caller, params),
+        "config.apply" => config::apply(shared, params),
+        "config.patch" => config::patch(shared, params),
         "config.schema" => Ok(config::schema()),
         "config.schema.lookup" => config::lookup(params),
         "exec.approvals.get" => exec_approvals::get(shared),
@@ -361,7 +364,7 @@ fn call(shared: &Shared, caller: &Caller, request: &Request) -> Result<Value, Er
         "sessions.patch" => sessions::patch(shared, caller, params),
         "sessions.reset" => sessions::reset(shared, params),
         "sessions.delete" => sessions::delete(shared, caller, params),
-        "sessions.create" => sessions::create(shared, params),
+        "sessions.create" => sessions::create(shared, caller, params),
         "chat.history" => sessions::history(shared, params),
         "chat.send" => chat::send(shared, caller, params),
         "chat.inject" => chat::inject(shared, params),

@@ -1,7 +1,10 @@
 //! HTTP on the same port: probes, metrics, session histories, tools, and the refusals that clients expect.
 
+mod completions;
 mod history;
 mod invoke;
+mod kill;
+mod page;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -155,7 +158,12 @@ async fn answer(shared: &Arc<Shared>, caller: Caller, request: Request) -> Respo
         "/tools/invoke" => invoke::serve(shared, caller, request).await,
         "/metrics" if is_read => metrics(shared, &caller, request.headers()),
         "/health" | "/healthz" | "/ready" | "/readyz" | "/metrics" => not_allowed("GET, HEAD"),
+        path if path.starts_with("/v1/") => completions::serve(shared, caller, request).await,
         path if path.starts_with("/sessions/") => history::serve(shared, &caller, request).await,
+        path if is_read => {
+            let found = page::serve(shared, path, request.uri().query().unwrap_or_default()).await;
+            found.unwrap_or_else(|| plain(StatusCode::NOT_FOUND, "Not Found"))
+        }
         _ => plain(StatusCode::NOT_FOUND, "Not Found"),
     }
 }

@@ -94,6 +94,14 @@ pub(crate) struct Member {
     pub(crate) scopes: Scopes,
     pub(crate) device: Option<String>,
     pub(crate) follows: Follows,
+    pub(crate) speaks: Speaks,
+}
+
+/// Which protocol a client agreed to. What only the newer one knows is left out for the older.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    Older,
+    Newer,
 }
 
 /// Which sessions a client wants to hear of.
@@ -161,11 +169,30 @@ impl Hub {
 
     /// Sends an event to everybody who may see it.
     pub(crate) fn broadcast(&self, event: &str, payload: &Value, slow: Slow) {
+        self.spread(event, (payload, None), slow);
+    }
+
+    /// The same; those who speak the newer protocol are told more.
+    pub(crate) fn broadcast_more(&self, event: &str, payload: &Value, more: Value, slow: Slow) {
+        let mut fuller = payload.clone();
+        if let (Some(fuller), Value::Object(more)) = (fuller.as_object_mut(), more) {
+            fuller.extend(more);
+        }
+        self.spread(event, (payload, Some(&fuller)), slow);
+    }
+
+    fn spread(&self, event: &str, (payload, fuller): (&Value, Option<&Value>), slow: Slow) {
         let state = matches!(event, "presence" | "health").then(|| self.version());
         let seq = self.seq.fetch_add(1, Ordering::Relaxed) + 1;
         let text = gateway::event(event, payload, EventPlace { seq: Some(seq), state });
+        let newer = fuller
+            .map(|fuller| gateway::event(event, fuller, EventPlace { seq: Some(seq), state }));
         let Ok(members) = self.members.lock() else { return };
         for member in members.values() {
+            let text = match (member.speaks, &newer) {
+                (Speaks::Newer, Some(newer)) => newer,
+                (Speaks::Newer, None) | (Speaks::Older, _) => &text,
+            };
             match access::decide_event(event, member.role, &member.scopes) {
                 Access::Allowed => member.outbox.push(text.clone(), slow),
                 Access::WrongRole(_) | Access::Missing(_) => {}
@@ -348,6 +375,7 @@ mod tests {
                 scopes: Scopes::none(),
                 device: None,
                 follows: Follows::default(),
+                speaks: Speaks::Older,
             };
             hub.join(name, member);
         }
@@ -373,6 +401,7 @@ mod tests {
                 scopes: Scopes::of(scopes.iter().copied()),
                 device: None,
                 follows: Follows::default(),
+                speaks: Speaks::Older,
             };
             hub.join(name, member);
             ends.push(end);

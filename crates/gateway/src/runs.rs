@@ -53,6 +53,8 @@ pub(super) struct Talk {
     message: String,
     /// How much of `all` was told, and when.
     told: usize,
+    /// How much of it went out: what a model may take back waits.
+    told_newer: usize,
     told_at: Option<Instant>,
     begun_ms: Option<u64>,
     /// The number of the last event.
@@ -232,6 +234,7 @@ impl Talk {
             all: String::new(),
             message: String::new(),
             told: 0,
+            told_newer: 0,
             told_at: None,
             begun_ms: None,
             seq: 0,

@@ -168,6 +168,15 @@ const READ: &[&str] = &[
     "node.list",
     "sandbox.list",
     "sandbox.explain",
+    // Not built; whoever may not is told so before he is told that.
+    "doctor.memory.status",
+    "node.describe",
+    "sessions.usage.logs",
+    "sessions.usage.timeseries",
+    "talk.config",
+    "tts.providers",
+    "tts.status",
+    "voicewake.get",
 ];
 const WRITE: &[&str] = &[
     "agent",
@@ -179,6 +188,19 @@ const WRITE: &[&str] = &[
     "sessions.steer",
     "sessions.abort",
     "wake",
+    // Not built.
+    "browser.request",
+    "node.invoke",
+    "poll",
+    "push.test",
+    "send",
+    "talk.mode",
+    "talk.speak",
+    "tts.convert",
+    "tts.disable",
+    "tts.enable",
+    "tts.setProvider",
+    "voicewake.set",
 ];
 const APPROVALS: &[&str] = &[
     "exec.approval.request",
@@ -186,6 +208,10 @@ const APPROVALS: &[&str] = &[
     "exec.approval.resolve",
     "exec.approval.list",
     "exec.approval.get",
+    // Not built.
+    "plugin.approval.request",
+    "plugin.approval.resolve",
+    "plugin.approval.waitDecision",
 ];
 const PAIRING: &[&str] = &[
     "device.pair.list",
@@ -194,6 +220,13 @@ const PAIRING: &[&str] = &[
     "device.pair.remove",
     "device.token.rotate",
     "device.token.revoke",
+    // Not built.
+    "node.pair.approve",
+    "node.pair.list",
+    "node.pair.reject",
+    "node.pair.request",
+    "node.pair.verify",
+    "node.rename",
 ];
 const NODE: &[&str] = &["skills.bins", "node.invoke.result", "node.event", "node.pending.pull"];
 

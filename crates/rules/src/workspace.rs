@@ -11,6 +11,7 @@
 //!
 //! Takes the access and the directories; gives a [`Layout`]. It neither makes nor looks at them.
 
+pub mod install;
 pub mod media;
 pub mod persistence;
 pub mod removal;

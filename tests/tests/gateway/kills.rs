@@ -21,7 +21,13 @@ pub(super) struct Gateway {
 
 impl Gateway {
     pub(super) fn start(home: &Path) -> Self {
+        Self::start_with(home, &[])
+    }
+
+    /// With these variables as well.
+    pub(super) fn start_with(home: &Path, variables: &[(&str, &str)]) -> Self {
         let mut process = program(home)
+            .envs(variables.iter().copied())
             .args(["gateway", "--port", "0"])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -34,9 +40,13 @@ impl Gateway {
     }
 
     pub(super) async fn login(&self) -> Client {
+        self.login_as(ALL).await
+    }
+
+    pub(super) async fn login_as(&self, scopes: &[&str]) -> Client {
         let mut client = Client::connect(self.address, &Headers::default()).await.unwrap();
         let challenge = client.challenge(WAIT).await.unwrap();
-        let mut connect = connect(ALL, TOKEN);
+        let mut connect = connect(scopes, TOKEN);
         connect["params"]["caps"] = json!(["tool-events"]);
         connect["params"]["device"] = json!({ "id": "d", "signedAt": 0, "nonce": "<NONCE>" });
         Devices::default().sign(&mut connect, &challenge, None, None).unwrap();

@@ -4,6 +4,7 @@
 
 mod approvals;
 mod chat;
+mod checklist;
 mod claw3d;
 mod cron;
 mod hosts;
@@ -16,6 +17,7 @@ mod permissions;
 mod proxies;
 mod reference;
 mod sandboxes;
+mod skills;
 mod tls;
 mod tricked;
 

@@ -26,11 +26,13 @@ fn kind(shape: &Shape) -> String {
         Shape::Integer { least, most } => format!("whole number, {least} to {most}"),
         Shape::Constant(text) => format!("`{text}`"),
         Shape::Number(number) => format!("`{number}`"),
+        Shape::Formed(form) => format!("text like `{}`", form.pattern),
         Shape::Words(words) => {
             words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
         }
         Shape::List(item) => format!("list of {}", kind(item)),
-        Shape::Object(fields) => format!("{{{}}}", names(fields)),
+        Shape::Items(item) => format!("list of {}, not empty", kind(item)),
+        Shape::Object(fields) | Shape::Open(fields) => format!("{{{}}}", names(fields)),
         Shape::Map(item) => format!("map of {}", kind(item)),
         Shape::Nullable(inner) => format!("{} or `null`", kind(inner)),
         Shape::AnyOf(shapes) => shapes.iter().map(kind).collect::<Vec<_>>().join(" or "),
@@ -47,7 +49,14 @@ fn names(fields: &[Field]) -> String {
 
 fn section(page: &mut String, method: &str, shape: &Shape) {
     let _ = writeln!(page, "\n### `{method}`\n\nScope: {}.", scope(method));
-    let Shape::Object(fields) = shape else { return };
+    let (fields, is_open) = match shape {
+        Shape::Object(fields) => (fields, false),
+        Shape::Open(fields) => (fields, true),
+        _ => return,
+    };
+    if is_open {
+        let _ = writeln!(page, "Other keys are taken and mean nothing.");
+    }
     if fields.is_empty() {
         let _ = writeln!(page, "No parameters.");
         return;

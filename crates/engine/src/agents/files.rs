@@ -5,10 +5,12 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
+use clawpen_os::beneath::{self, Kind, Open, Root};
 use clawpen_rules::agents::FILES;
 
 use crate::random;
@@ -65,6 +67,35 @@ pub fn read(workspace: &Path, name: &str) -> Result<Option<Found>, FileError> {
     let updated_at_ms = since.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(0));
     let content = String::from_utf8_lossy(&bytes).into_owned();
     Ok(Some(Found { size: facts.len(), updated_at_ms, content }))
+}
+
+/// What a picture may be, by the end of its name. Nothing that a browser would run.
+const PICTURES: &[(&str, &str)] = &[
+    ("png", "image/png"),
+    ("jpg", "image/jpeg"),
+    ("jpeg", "image/jpeg"),
+    ("gif", "image/gif"),
+    ("webp", "image/webp"),
+];
+
+/// A picture somewhere in the workspace, with its kind; `None` for whatever is none. No link is followed on the way.
+pub fn picture(workspace: &Path, path: &str) -> Option<(&'static str, Vec<u8>)> {
+    let (_, end) = path.rsplit_once('.')?;
+    let (_, kind) = PICTURES.iter().find(|(known, _)| end.eq_ignore_ascii_case(known))?;
+    // It would be taken for one below the workspace.
+    if Path::new(path).is_absolute() {
+        return None;
+    }
+    let root = beneath::open_root(workspace).ok()?;
+    let root = Root::without_links(root.as_fd());
+    let file = beneath::open(root, Path::new(path), Open::Read).ok()?;
+    let facts = beneath::stat(file.as_fd()).ok()?;
+    if facts.kind != Kind::File || facts.links > 1 || facts.size > MAX_BYTES {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    fs::File::from(file).take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
+    Some((kind, bytes))
 }
 
 /// Replaces a file, or makes it.

@@ -6,7 +6,7 @@ use clawpen_rules::agent_prompt::{self, Commands, PromptFacts, Spawned};
 use clawpen_rules::compaction::{self, Compaction, Need};
 use clawpen_rules::models::{self, Images, Model, ModelRef, NoModel};
 use clawpen_rules::tools::image::Image;
-use clawpen_rules::tools::schema;
+use clawpen_rules::tools::schema::{self, Schema};
 use serde_json::{Value, json};
 
 use super::directives::Task;
@@ -343,6 +343,16 @@ fn image(file: &Attachment, model: &Model) -> Option<Part> {
     is_shown.then(|| Part::Image { mime_type: kind.mime_type().to_owned(), data: data() })
 }
 
+/// The tools that a model is offered in a session, where `own` is asked.
+pub(super) fn offered(view: &SessionView<'_>, own: Option<&ModelRef>) -> Vec<&'static Schema> {
+    let agent = view.explanation.session.agent();
+    let sees = |own: &ModelRef| super::image::seeing(view.store, agent, own, None).is_ok();
+    let is_looking = view.opens_image && own.is_some_and(sees);
+    let built = view.tools.iter().map(|tool| schema::of_built(*tool));
+    let about = view.session_tools.iter().map(|tool| tool.schema());
+    built.chain(is_looking.then_some(&schema::IMAGE)).chain(about).collect()
+}
+
 /// The instructions and the tools of a session as it is now.
 fn told(
     view: &SessionView<'_>,
@@ -351,22 +361,12 @@ fn told(
     own: &ModelRef,
 ) -> (String, Vec<Tool>) {
     let text = |key: &str| entry.get(key).and_then(Value::as_str);
-    let built = view.tools.iter().map(|tool| {
-        let schema = schema::of_built(*tool);
-        (schema, tools::schema(*tool))
-    });
-    let about =
-        view.session_tools.iter().map(|tool| (tool.schema(), tools::schema_of(tool.schema())));
-    let agent = view.explanation.session.agent();
-    let is_looking = view.opens_image && super::image::seeing(view.store, agent, own, None).is_ok();
-    let image = is_looking.then(|| (&schema::IMAGE, tools::schema_of(&schema::IMAGE)));
-    let tools: Vec<Tool> = built
-        .chain(image)
-        .chain(about)
-        .map(|(schema, shape)| Tool {
+    let tools: Vec<Tool> = offered(view, Some(own))
+        .into_iter()
+        .map(|schema| Tool {
             name: schema.name.to_owned(),
             description: schema.description.to_owned(),
-            schema: shape,
+            schema: tools::schema_of(schema),
         })
         .collect();
     let names: Vec<String> = tools.iter().map(|tool| tool.name.clone()).collect();

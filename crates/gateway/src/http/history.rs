@@ -15,10 +15,10 @@ use axum::response::Response;
 use clawpen_rules::access::{Scope, Scopes};
 use clawpen_wire::gateway::ErrorShape;
 use futures_util::stream;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
-use super::{admit, fresh_without_cache, not_allowed, plain, refusal};
+use super::{admit, fresh_without_cache, kill, not_allowed, plain, refusal};
 use crate::methods::sessions::{self, Page};
 use crate::shared::Shared;
 use crate::socket::Caller;
@@ -33,7 +33,9 @@ pub(super) async fn serve(shared: &Arc<Shared>, caller: &Caller, request: Reques
     let Some((key, what)) = path.split_once('/') else {
         return plain(StatusCode::NOT_FOUND, "Not Found");
     };
-    let Some(key) = decoded(key) else { return plain(StatusCode::BAD_REQUEST, "Bad Request") };
+    let Some(key) = decoded(key).filter(|key| !key.is_empty()) else {
+        return plain(StatusCode::NOT_FOUND, "Not Found");
+    };
     let is_get = *request.method() == Method::GET;
     match (what, is_get) {
         ("history", true) => {}
@@ -41,10 +43,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, caller: &Caller, request: Reques
         ("kill", false) if *request.method() == Method::POST => {
             return match admit(shared, caller, request.headers()) {
                 Err(refused) => *refused,
-                // No agent runs in this process, so there is nothing to end.
-                Ok(()) => {
-                    fresh_without_cache(StatusCode::OK, &json!({ "ok": true, "killed": false }))
-                }
+                Ok(()) => kill::serve(shared, caller, request.headers(), key).await,
             };
         }
         ("kill", _) => return not_allowed("POST"),
@@ -79,7 +78,8 @@ async fn look(shared: &Arc<Shared>, key: &str, page: Page) -> Result<Option<Valu
     found.unwrap_or_else(|_| Err(ErrorShape::unavailable("internal error")))
 }
 
-fn scopes(headers: &HeaderMap) -> Scopes {
+/// The scopes that a request is to have.
+pub(super) fn scopes(headers: &HeaderMap) -> Scopes {
     let text = headers.get("x-openclaw-scopes").and_then(|value| value.to_str().ok());
     Scopes::of(text.unwrap_or_default().split(',').map(str::trim))
 }

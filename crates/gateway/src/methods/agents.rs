@@ -121,34 +121,95 @@ pub(crate) fn files_set(shared: &Shared, params: &Value) -> Result<Value, ErrorS
     Ok(json!({ "ok": true, "agentId": id.as_str(), "workspace": workspace, "file": file }))
 }
 
-/// Who an agent is: its file says so, else the config.
+/// Who an agent is.
 pub(crate) fn identity(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
     let sound = shared.sound()?;
     let config = &sound.store.loaded.config;
-    let id = match (optional(params, "agentId"), optional(params, "sessionKey")) {
-        (Some(id), _) => AgentId::normalize(id),
-        (None, Some(key)) => Session::resolve(config, key).agent().clone(),
-        (None, None) => config.default_agent(),
-    };
-    let workspace = sound.store.locations.agent_workspace(config, &id).value;
-    let file = files::read(Path::new(&workspace), "IDENTITY.md").ok().flatten();
-    let file = file.map(|found| found.content).unwrap_or_default();
-    let of_config = |key: &str| {
-        let entry = config.agent(&id)?;
-        entry.node.get("identity")?.get(key).and_then(Node::as_str).map(str::to_owned)
-    };
-    let said = |label: &str| line(&file, label);
-    let name = of_config("name").or_else(|| said("name")).or_else(|| rule::name(config, &id));
-    let emoji = of_config("emoji").or_else(|| said("emoji"));
-    let avatar = of_config("avatar").or_else(|| said("avatar")).or_else(|| emoji.clone());
-    let mut identity = Map::new();
-    identity.insert("agentId".into(), json!(id.as_str()));
-    for (key, value) in [("name", name), ("avatar", avatar), ("emoji", emoji)] {
-        if let Some(value) = value {
-            identity.insert(key.into(), json!(value));
+    let wrong =
+        |what: String| ErrorShape::invalid(format!("invalid agent.identity.get params: {what}"));
+    let key = optional(params, "sessionKey").map(str::trim).filter(|key| !key.is_empty());
+    if let Some(key) = key.filter(|key| key.starts_with("agent:")) {
+        let mut parts = key.splitn(3, ':').skip(1);
+        if parts.next().is_none_or(str::is_empty) || parts.next().is_none_or(str::is_empty) {
+            return Err(wrong(format!("malformed session key \"{key}\"")));
         }
     }
-    Ok(Value::Object(identity))
+    let of_key = key.map(|key| Session::resolve(config, key).agent().clone());
+    let id = match (optional(params, "agentId").map(AgentId::normalize), of_key) {
+        (Some(id), Some(of_key)) if id != of_key => {
+            let what = format!("agent \"{id}\" does not match session key agent \"{of_key}\"");
+            return Err(wrong(what));
+        }
+        (Some(id), _) | (None, Some(id)) => id,
+        (None, None) => config.default_agent(),
+    };
+    Ok(Identity::of(&sound, &id).shown(&id))
+}
+
+/// What an agent is called and looks like: the config says so, else its file.
+pub(crate) struct Identity {
+    pub(crate) name: Option<String>,
+    pub(crate) emoji: Option<String>,
+    /// A picture, by address or by a path in the workspace; or a sign.
+    pub(crate) avatar: Option<String>,
+}
+
+impl Identity {
+    pub(crate) fn of(sound: &Sound, id: &AgentId) -> Self {
+        let config = &sound.store.loaded.config;
+        let workspace = sound.store.locations.agent_workspace(config, id).value;
+        let file = files::read(Path::new(&workspace), "IDENTITY.md").ok().flatten();
+        let file = file.map(|found| found.content).unwrap_or_default();
+        let of_config = |key: &str| {
+            let entry = config.agent(id)?;
+            entry.node.get("identity")?.get(key).and_then(Node::as_str).map(str::to_owned)
+        };
+        let said = |label: &str| of_config(label).or_else(|| line(&file, label));
+        Self { name: said("name"), emoji: said("emoji"), avatar: said("avatar") }
+    }
+
+    /// As pages name it, and what it looks like there.
+    pub(crate) fn for_pages(&self, id: &AgentId) -> (&str, String) {
+        let avatar = match self.avatar.as_deref().map(picture) {
+            Some(Picture::Address(address)) => Some(address.to_owned()),
+            Some(Picture::File(_)) => Some(format!("/avatar/{id}")),
+            Some(Picture::Sign(sign)) => Some(sign.to_owned()),
+            None => None,
+        };
+        let avatar = avatar.or_else(|| self.emoji.clone()).unwrap_or_else(|| "A".to_owned());
+        (self.name.as_deref().unwrap_or("Assistant"), avatar)
+    }
+
+    fn shown(&self, id: &AgentId) -> Value {
+        let (name, avatar) = self.for_pages(id);
+        let mut shown = json!({ "agentId": id.as_str(), "name": name, "avatar": avatar });
+        if let Some(emoji) = &self.emoji {
+            shown["emoji"] = json!(emoji);
+        }
+        shown
+    }
+}
+
+/// What the words about a picture mean.
+pub(crate) enum Picture<'a> {
+    Address(&'a str),
+    /// In the workspace.
+    File(&'a str),
+    /// A letter or an emoji.
+    Sign(&'a str),
+}
+
+pub(crate) fn picture(text: &str) -> Picture<'_> {
+    let text = text.trim();
+    let is_address =
+        ["https://", "http://", "data:image/"].iter().any(|start| text.starts_with(start));
+    if is_address {
+        Picture::Address(text)
+    } else if text.contains(['/', '.']) {
+        Picture::File(text)
+    } else {
+        Picture::Sign(text)
+    }
 }
 
 /// The value of `- Label: value` in a file.

@@ -58,6 +58,7 @@ enum Sent {
 }
 
 pub(crate) fn send(shared: &Shared, caller: &Caller, params: &Value) -> Result<Value, ErrorShape> {
+    check_origin(caller, params)?;
     let message = Message {
         key: text(params, "sessionKey"),
         text: text(params, "message"),
@@ -72,6 +73,30 @@ pub(crate) fn send(shared: &Shared, caller: &Caller, params: &Value) -> Result<V
         }
         Sent::Run { run, status } => finish::status(shared, &run, status),
     }
+}
+
+/// Only an admin may speak for others, and there is no channel to answer them on. Where a message came from
+/// (`systemInputProvenance`) is taken and gives it nothing: whoever sends it is its sender.
+fn check_origin(caller: &Caller, params: &Value) -> Result<(), ErrorShape> {
+    let has = |keys: &[&str]| keys.iter().any(|key| params.get(*key).is_some());
+    if has(&["systemInputProvenance", "systemProvenanceReceipt"]) && !caller.is_admin() {
+        return Err(ErrorShape::invalid("system provenance fields require admin scope"));
+    }
+    let route = ["originatingChannel", "originatingTo"];
+    if !has(&route) && !has(&["originatingAccountId", "originatingThreadId"]) {
+        return Ok(());
+    }
+    if !caller.is_admin() {
+        return Err(ErrorShape::invalid("originating route fields require admin scope"));
+    }
+    for key in route {
+        if optional(params, key).is_none_or(|text| text.trim().is_empty()) {
+            let what = format!("{key} is required when using originating route fields");
+            return Err(ErrorShape::invalid(what));
+        }
+    }
+    let channel = text(params, "originatingChannel");
+    Err(ErrorShape::invalid(format!("no channel `{channel}` is part of this build")))
 }
 
 /// The same by a session's key, for a session that is there.

@@ -97,15 +97,12 @@ pub(crate) fn set(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> 
     Ok(json!({ "ok": true, "path": shared.locations.config, "config": shown(&sound) }))
 }
 
-pub(crate) fn apply(shared: &Shared, caller: &Caller, params: &Value) -> Result<Value, ErrorShape> {
-    shared.take_write("config.apply", writer(caller), Instant::now())?;
+pub(crate) fn apply(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
     let sound = replace(shared, params)?;
     Ok(applied(shared, ("config.apply", "config-apply"), params, &sound))
 }
 
-pub(crate) fn patch(shared: &Shared, caller: &Caller, params: &Value) -> Result<Value, ErrorShape> {
-    // Taken before anything is looked at: attempts that fail count as well.
-    shared.take_write("config.patch", writer(caller), Instant::now())?;
+pub(crate) fn patch(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
     let raw = text(params, "raw");
     let sound = write(shared, params, |old| {
         let patch = parse(raw)?;
@@ -234,9 +231,9 @@ fn applied(shared: &Shared, (method, kind): (&str, &str), params: &Value, sound:
     })
 }
 
-fn writer(caller: &Caller) -> (String, std::net::IpAddr) {
+pub(crate) fn take_write(shared: &Shared, caller: &Caller, method: &str) -> Result<(), ErrorShape> {
     let name = caller.device.clone().unwrap_or_else(|| caller.connection.clone());
-    (name, caller.address)
+    shared.take_write(method, (name, caller.address), Instant::now())
 }
 
 /// The schema of the config: the table that also checks it.

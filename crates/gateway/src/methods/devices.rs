@@ -64,11 +64,18 @@ pub(crate) fn rotate(
     params: &Value,
 ) -> Result<Value, ErrorShape> {
     let (device, role) = (text(params, "deviceId"), text(params, "role"));
-    let unknown = || ErrorShape::invalid("unknown deviceId/role");
+    let unknown = || ErrorShape::invalid("device token rotation denied");
     let role = Role::parse(role).ok_or_else(unknown)?;
     let old = shared.devices.token(device, role).map_err(fail)?.ok_or_else(unknown)?;
     if !caller.scopes.covers_all(&old.scopes) {
         return Err(ErrorShape::invalid("missing scope: operator.admin"));
+    }
+    if let Some(words) = params["scopes"].as_array() {
+        // A device has one set of scopes, those that a person agreed to.
+        let wanted = Scopes::of(words.iter().filter_map(serde_json::Value::as_str));
+        if wanted.expanded() != old.scopes {
+            return Err(unknown());
+        }
     }
     if !shared.devices.revoke(device, role).map_err(fail)? {
         return Err(unknown());

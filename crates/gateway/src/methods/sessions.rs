@@ -3,6 +3,7 @@
 //! A session is always meant by its key; where its entry and its transcript lie follows from the key
 //! and the config, never from what a client or an entry says.
 
+mod patch;
 mod transcript;
 
 use std::collections::BTreeMap;
@@ -12,15 +13,13 @@ use clawpen_engine::approvals_file::now_ms;
 use clawpen_engine::config_file::Sound;
 use clawpen_engine::random;
 use clawpen_engine::runner::AbortReason;
-use clawpen_engine::session_entries::{ChangeError, Entry, Sessions};
+use clawpen_engine::session_entries::{ChangeError, Entry, Message, Sessions};
 use clawpen_engine::state_file::StateFileError;
-use clawpen_rules::config::sandbox::{SandboxConfig, SandboxMode};
 use clawpen_rules::ids::AgentId;
-use clawpen_rules::session::entry::{
-    Model, PatchRefusal, SETTINGS, context_tokens, decide_host, decide_model, default_model,
-};
+use clawpen_rules::session::Session;
+use clawpen_rules::session::entry::{Model, PatchRefusal, context_tokens, default_model};
 use clawpen_rules::session::key::{ChatType, SessionKey};
-use clawpen_rules::session::{self, Placement, Session};
+use clawpen_rules::timestamp::Timestamp;
 use clawpen_wire::gateway::ErrorShape;
 use serde_json::{Map, Value, json};
 
@@ -29,6 +28,7 @@ use crate::dispatch::Caller;
 use crate::hub::Turn;
 use crate::shared::{Shared, unavailable};
 
+pub(crate) use patch::{create, patch};
 pub(crate) use transcript::{Page, compact, displayed, history, messages, page, preview};
 
 /// What is meant by a key: the session, its name in the store, and the store.
@@ -185,7 +185,12 @@ pub(crate) fn list(shared: &Shared, params: &Value) -> Result<Value, ErrorShape>
         let path = sound.store.locations.session_store(config, &id);
         let entries = Sessions::at(&path).read().map_err(|error| unavailable(&error))?;
         let kept = entries.iter().filter(|(key, entry)| is_wanted(params, key, entry, now));
-        rows.extend(kept.map(|(key, entry)| row(&sound, &id, key, entry)));
+        let sessions = Sessions::at(&path);
+        rows.extend(kept.map(|(key, entry)| {
+            let mut row = row(&sound, &id, key, entry);
+            add_words(&mut row, (&sessions, entry), params);
+            row
+        }));
     }
     rows.sort_by_key(|row| std::cmp::Reverse(row["updatedAt"].as_u64()));
     let limit = params["limit"].as_u64().and_then(|limit| usize::try_from(limit).ok());
@@ -203,6 +208,44 @@ pub(crate) fn list(shared: &Shared, params: &Value) -> Result<Value, ErrorShape>
         "sessions": rows,
     }))
 }
+
+/// Adds what a session is about and what was said last, for who asks for it.
+fn add_words(row: &mut Value, (sessions, entry): (&Sessions, &Entry), params: &Value) {
+    let is_asked = |key: &str| params[key] == json!(true);
+    let (title, last) = (is_asked("includeDerivedTitles"), is_asked("includeLastMessage"));
+    let id = entry.get("sessionId").and_then(Value::as_str);
+    let Some(id) = id.filter(|_| title || last) else { return };
+    let messages = sessions.messages(id).unwrap_or_default();
+    let said = |message: &Message| {
+        let role = message.body.get("role").and_then(Value::as_str).unwrap_or_default().to_owned();
+        transcript::words(message).map(|words| (role, words))
+    };
+    if title {
+        let named = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
+        let first = || {
+            let mut all = messages.iter().filter_map(said);
+            all.find(|(role, _)| role == "user").map(|(_, words)| transcript::cut(&words, TITLE))
+        };
+        let plain = || {
+            let updated = entry.get("updatedAt").and_then(Value::as_u64).unwrap_or_default();
+            let day = Timestamp::from_millis(updated).to_string();
+            let (id, day) = (id.get(..8).unwrap_or(id), day.get(..10).unwrap_or_default());
+            format!("{id} ({day})")
+        };
+        let name = named("displayName").or_else(|| named("subject")).or_else(first);
+        row["derivedTitle"] = json!(name.unwrap_or_else(plain));
+    }
+    if last {
+        let words = messages.iter().rev().filter_map(said);
+        let words = words.filter(|(role, _)| matches!(role.as_str(), "user" | "assistant"));
+        if let Some((_, words)) = words.into_iter().next() {
+            row["lastMessagePreview"] = json!(words);
+        }
+    }
+}
+
+/// So long is a title made of what was said.
+const TITLE: usize = 60;
 
 /// Says whether a session is asked for.
 fn is_wanted(params: &Value, key: &str, entry: &Entry, now: u64) -> bool {
@@ -289,7 +332,7 @@ fn row(sound: &Sound, id: &AgentId, key: &str, entry: &Entry) -> Value {
 }
 
 /// The model that a session uses.
-fn model_of(sound: &Sound, id: &AgentId, entry: &Entry) -> Option<Model> {
+pub(crate) fn model_of(sound: &Sound, id: &AgentId, entry: &Entry) -> Option<Model> {
     let text = |name: &str| entry.get(name).and_then(Value::as_str).map(str::to_owned);
     match (text("providerOverride"), text("modelOverride")) {
         (Some(provider), Some(model)) => Some(Model { provider, model }),
@@ -299,6 +342,15 @@ fn model_of(sound: &Sound, id: &AgentId, entry: &Entry) -> Option<Model> {
 
 pub(crate) fn resolve(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
     let sound = shared.sound()?;
+    let named = ["key", "sessionId", "label"].iter().filter(|key| optional(params, key).is_some());
+    match named.count() {
+        0 => return Err(ErrorShape::invalid("Either key, sessionId, or label is required")),
+        1 => {}
+        _ => {
+            let what = "Provide either key, sessionId, or label (not multiple)";
+            return Err(ErrorShape::invalid(what));
+        }
+    }
     if let Some(key) = optional(params, "key") {
         let found = meant(&sound, key)?;
         return match found.entry()? {
@@ -306,12 +358,9 @@ pub(crate) fn resolve(shared: &Shared, params: &Value) -> Result<Value, ErrorSha
             None => Err(ErrorShape::invalid(format!("No session found: {key}"))),
         };
     }
-    let (field, wanted) = match (optional(params, "sessionId"), optional(params, "label")) {
-        (Some(id), _) => ("sessionId", id),
-        (None, Some(label)) => ("label", label),
-        (None, None) => {
-            return Err(ErrorShape::invalid("one of key, sessionId or label is required"));
-        }
+    let (field, wanted) = match optional(params, "sessionId") {
+        Some(id) => ("sessionId", id),
+        None => ("label", text(params, "label")),
     };
     let only = optional(params, "agentId").map(AgentId::normalize);
     for (id, entries) in stores(&sound)? {
@@ -319,12 +368,17 @@ pub(crate) fn resolve(shared: &Shared, params: &Value) -> Result<Value, ErrorSha
         let found = entries
             .iter()
             .filter(|_| is_meant)
+            .filter(|(_, entry)| {
+                let parent = entry.get("spawnedBy").and_then(Value::as_str);
+                optional(params, "spawnedBy").is_none_or(|wanted| parent == Some(wanted))
+            })
             .find(|(_, entry)| entry.get(field).and_then(Value::as_str) == Some(wanted));
         if let Some((key, _)) = found {
             return Ok(json!({ "ok": true, "key": key }));
         }
     }
-    Err(ErrorShape::invalid(format!("No session found: {wanted}")))
+    let with = if field == "label" { " with label" } else { "" };
+    Err(ErrorShape::invalid(format!("No session found{with}: {wanted}")))
 }
 
 /// The sessions of an agent.
@@ -339,134 +393,6 @@ fn stores(sound: &Sound) -> Result<Vec<Store>, ErrorShape> {
         all.push((id, entries));
     }
     Ok(all)
-}
-
-pub(crate) fn patch(shared: &Shared, caller: &Caller, params: &Value) -> Result<Value, ErrorShape> {
-    if caller.is_plain_webchat() {
-        let what =
-            "webchat clients cannot patch sessions; use chat.send for session-scoped updates";
-        return Err(ErrorShape::invalid(what));
-    }
-    let sound = shared.sound()?;
-    let found = meant(&sound, text(params, "key"))?;
-    let now = now_ms();
-    let changed = found.sessions.change(|store| {
-        check_label(store, &found.key, params)?;
-        let entry = store.entry(found.key.clone()).or_insert_with(|| json!({}));
-        if !entry.is_object() {
-            *entry = json!({});
-        }
-        let Value::Object(entry) = entry else { return Ok(Map::new()) };
-        if entry.get("sessionId").and_then(Value::as_str).is_none() {
-            entry.insert("sessionId".into(), json!(random::uuid()));
-        }
-        let before = entry.get("updatedAt").and_then(Value::as_u64).unwrap_or(0);
-        entry.insert("updatedAt".into(), json!(before.max(now)));
-        apply(&sound, &found.session, entry, params)?;
-        Ok(entry.clone())
-    });
-    let entry = changed.map_err(change_error)?;
-    tell(shared, &sound, &found, "patch");
-    let model = model_of(&sound, found.session.agent(), &entry);
-    Ok(json!({
-        "ok": true,
-        "path": found.path(),
-        "key": found.key,
-        "entry": entry,
-        "resolved": {
-            "modelProvider": model.as_ref().map(|model| &model.provider),
-            "model": model.as_ref().map(|model| &model.model),
-        },
-    }))
-}
-
-fn check_label(store: &Map<String, Value>, key: &str, params: &Value) -> Result<(), PatchRefusal> {
-    let Some(label) = optional(params, "label").map(str::trim) else { return Ok(()) };
-    let is_taken =
-        store.iter().any(|(other, entry)| other != key && entry["label"].as_str() == Some(label));
-    if is_taken { Err(PatchRefusal::Label { label: label.to_owned() }) } else { Ok(()) }
-}
-
-/// Sets what the parameters name; `null` clears.
-fn apply(
-    sound: &Sound,
-    session: &Session,
-    entry: &mut Entry,
-    params: &Value,
-) -> Result<(), PatchRefusal> {
-    let placement = placement(sound, session);
-    for setting in SETTINGS {
-        match params.get(setting.key) {
-            None => {}
-            Some(Value::String(text)) => {
-                let mut word = setting.accept(text)?;
-                if setting.key == "execHost" {
-                    word = decide_host(word, &placement);
-                }
-                entry.insert(setting.key.into(), json!(word));
-            }
-            Some(_) => {
-                entry.remove(setting.key);
-            }
-        }
-    }
-    for key in ["label", "execNode"] {
-        match params.get(key) {
-            None => {}
-            Some(Value::String(text)) if text.trim().is_empty() => {
-                return Err(PatchRefusal::EmptyNode);
-            }
-            Some(Value::String(text)) => {
-                entry.insert(key.into(), json!(text.trim()));
-            }
-            Some(_) => {
-                entry.remove(key);
-            }
-        }
-    }
-    match params.get("fastMode") {
-        None => {}
-        Some(Value::Bool(value)) => {
-            entry.insert("fastMode".into(), json!(value));
-        }
-        Some(_) => {
-            entry.remove("fastMode");
-        }
-    }
-    apply_model(sound, session, entry, params)
-}
-
-fn apply_model(
-    sound: &Sound,
-    session: &Session,
-    entry: &mut Entry,
-    params: &Value,
-) -> Result<(), PatchRefusal> {
-    let Some(wanted) = params.get("model") else { return Ok(()) };
-    let config = &sound.store.loaded.config;
-    let default = default_model(config, session.agent());
-    let model = match wanted.as_str() {
-        Some(text) => Some(decide_model(config, default.as_ref(), text)?),
-        None => None,
-    };
-    if let Some(model) = model.filter(|model| Some(model) != default.as_ref()) {
-        entry.insert("providerOverride".into(), json!(model.provider));
-        entry.insert("modelOverride".into(), json!(model.model));
-    } else {
-        entry.remove("providerOverride");
-        entry.remove("modelOverride");
-    }
-    Ok(())
-}
-
-/// Where a session's tools run, by the config of this moment. A config that cannot be resolved runs
-/// nothing on the host.
-fn placement(sound: &Sound, session: &Session) -> Placement {
-    let config = &sound.store.loaded.config;
-    let state_dir = &sound.store.locations.state_dir;
-    let mode = SandboxConfig::resolve(config, Some(session.agent()), state_dir)
-        .map_or(SandboxMode::All, |resolved| resolved.mode.value);
-    session::decide(mode, session)
 }
 
 fn change_error(error: ChangeError<PatchRefusal>) -> ErrorShape {
@@ -577,51 +503,5 @@ pub(crate) fn delete(
         "key": found.key,
         "deleted": removed.is_some(),
         "archived": archived,
-    }))
-}
-
-pub(crate) fn create(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
-    let sound = shared.sound()?;
-    let agent = match optional(params, "agentId") {
-        Some(id) => AgentId::normalize(id),
-        None => sound.store.loaded.config.default_agent(),
-    };
-    if !agents::all(&sound).contains(&agent) {
-        return Err(ErrorShape::invalid(format!("unknown agent id \"{agent}\"")));
-    }
-    let key = match optional(params, "key") {
-        Some(key) => key.to_owned(),
-        None => format!("agent:{agent}:dashboard:{}", random::uuid()),
-    };
-    let found = meant(&sound, &key)?;
-    let now = now_ms();
-    let changed = found.sessions.change(|store| {
-        check_label(store, &found.key, params)?;
-        let old = store.get(&found.key).and_then(Value::as_object).cloned();
-        let mut entry = old.unwrap_or_default();
-        if entry.get("sessionId").and_then(Value::as_str).is_none() {
-            entry.insert("sessionId".into(), json!(random::uuid()));
-        }
-        entry.insert("updatedAt".into(), json!(now));
-        if let Some(label) = optional(params, "label") {
-            entry.insert("label".into(), json!(label.trim()));
-        }
-        apply_model(&sound, &found.session, &mut entry, params)?;
-        let id = entry.get("sessionId").and_then(Value::as_str).unwrap_or_default();
-        let file = found.sessions.transcript(id);
-        if let Some(file) = file {
-            entry.insert("sessionFile".into(), json!(file.to_string_lossy()));
-        }
-        store.insert(found.key.clone(), Value::Object(entry.clone()));
-        Ok(entry)
-    });
-    let entry = changed.map_err(change_error)?;
-    tell(shared, &sound, &found, "create");
-    Ok(json!({
-        "ok": true,
-        "key": found.key,
-        "sessionId": entry.get("sessionId"),
-        "entry": entry,
-        "runStarted": false,
     }))
 }

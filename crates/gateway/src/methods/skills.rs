@@ -1,4 +1,7 @@
-//! `skills.status` and `skills.update`: the skills that an agent could use, and what they lack here.
+//! `skills.status`, `skills.update` and `skills.install`: the skills that an agent could use, what they lack here, and
+//! bringing it.
+
+mod install;
 
 use std::path::{Path, PathBuf};
 
@@ -19,6 +22,8 @@ use crate::methods::tools;
 use crate::shared::Shared;
 use crate::tree_json::{to_json, to_tree};
 
+pub(crate) use install::install;
+
 const WANTS: [&str; 5] = ["bins", "anyBins", "env", "config", "os"];
 
 pub(crate) fn status(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
@@ -26,14 +31,8 @@ pub(crate) fn status(shared: &Shared, params: &Value) -> Result<Value, ErrorShap
     let agent = tools::agent(&sound, optional(params, "agentId"))?;
     let locations = &sound.store.locations;
     let workspace = locations.agent_workspace(&sound.store.loaded.config, &agent).value;
-    let mut found: Vec<Value> = Vec::new();
-    for source in rule::sources(&sound.store.loaded.config, locations, &workspace) {
-        for skill in of_source(shared, (&sound, &agent), &source) {
-            // Of two skills of one name the one from the nearer place counts.
-            found.retain(|other| other["name"] != skill["name"]);
-            found.push(skill);
-        }
-    }
+    let mut found: Vec<Value> =
+        skills(&sound, &agent).iter().map(|skill| shown(shared, (&sound, &agent), skill)).collect();
     found.sort_by_key(|skill| skill["name"].as_str().unwrap_or_default().to_owned());
     Ok(json!({
         "workspaceDir": workspace,
@@ -42,7 +41,30 @@ pub(crate) fn status(shared: &Shared, params: &Value) -> Result<Value, ErrorShap
     }))
 }
 
-fn of_source(shared: &Shared, of: (&Sound, &AgentId), source: &SkillSource) -> Vec<Value> {
+/// A skill as it was read.
+struct Skill {
+    kind: SourceKind,
+    base: PathBuf,
+    name: String,
+    text: String,
+}
+
+/// The skills of an agent. Of two of one name the one from the nearer place counts.
+fn skills(sound: &Sound, agent: &AgentId) -> Vec<Skill> {
+    let config = &sound.store.loaded.config;
+    let locations = &sound.store.locations;
+    let workspace = locations.agent_workspace(config, agent).value;
+    let mut found: Vec<Skill> = Vec::new();
+    for source in rule::sources(config, locations, &workspace) {
+        for skill in of_source(&source) {
+            found.retain(|other| other.name != skill.name);
+            found.push(skill);
+        }
+    }
+    found
+}
+
+fn of_source(source: &SkillSource) -> Vec<Skill> {
     let place = Path::new(&source.root).join(&source.below);
     let Ok(listed) = std::fs::read_dir(&place) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).collect();
@@ -51,30 +73,28 @@ fn of_source(shared: &Shared, of: (&Sound, &AgentId), source: &SkillSource) -> V
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         name.is_some_and(|name| rule::is_looked_at(&name))
     });
-    named.filter_map(|base| shown(shared, of, source.kind, &base)).take(MAX_PER_SOURCE).collect()
+    let read = |base: PathBuf| {
+        let text = state_file::read(&base.join(SKILL_FILE), MAX_SKILL_FILE).ok()??;
+        let directory = base.file_name()?.to_string_lossy().into_owned();
+        let name = rule::name_in(&text, &directory);
+        Some(Skill { kind: source.kind, base, name, text })
+    };
+    named.filter_map(read).take(MAX_PER_SOURCE).collect()
 }
 
-/// One skill; `None` if the directory holds none.
-fn shown(
-    shared: &Shared,
-    (sound, agent): (&Sound, &AgentId),
-    kind: SourceKind,
-    base: &Path,
-) -> Option<Value> {
-    let file = base.join(SKILL_FILE);
-    let text = state_file::read(&file, MAX_SKILL_FILE).ok()??;
-    let directory = base.file_name()?.to_string_lossy().into_owned();
-    let name = rule::name_in(&text, &directory);
-    let front = front_matter(&text);
+/// One skill.
+fn shown(shared: &Shared, (sound, agent): (&Sound, &AgentId), skill: &Skill) -> Value {
+    let Skill { kind, base, name, text } = skill;
+    let front = front_matter(text);
     let about = metadata(&front);
-    let key = about["skillKey"].as_str().unwrap_or(&name).to_owned();
+    let key = about["skillKey"].as_str().unwrap_or(name).to_owned();
     let config = &sound.store.loaded.config;
     let is_off = config
         .at(&["skills", "entries", &key, "enabled"])
         .is_some_and(|at| at.node.as_bool() == Some(false));
     let only = config.agent(agent).and_then(|at| at.get("skills")?.strings());
     let only = only.or_else(|| config.at(&["agents", "defaults", "skills"])?.strings());
-    let is_blocked = only.is_some_and(|only| !only.contains(&name));
+    let is_blocked = only.is_some_and(|only| !only.contains(name));
     let wants = requirements(&about);
     let missing = missing(shared, sound, (&key, &wants));
     let is_always = about["always"] == json!(true);
@@ -83,9 +103,9 @@ fn shown(
     let mut skill = json!({
         "name": name,
         "description": line(&front, "description").unwrap_or_default(),
-        "source": source_word(kind),
+        "source": source_word(*kind),
         "bundled": false,
-        "filePath": file.to_string_lossy(),
+        "filePath": base.join(SKILL_FILE).to_string_lossy(),
         "baseDir": base.to_string_lossy(),
         "skillKey": key,
     });
@@ -102,8 +122,8 @@ fn shown(
     skill["requirements"] = wants;
     skill["missing"] = missing;
     skill["configChecks"] = json!([]);
-    skill["install"] = json!([]);
-    Some(skill)
+    skill["install"] = install::ways(shared, sound, &about);
+    skill
 }
 
 const fn source_word(kind: SourceKind) -> &'static str {
@@ -168,12 +188,7 @@ fn missing(shared: &Shared, sound: &Sound, (key, wants): (&str, &Value)) -> Valu
         let list = wants[want].as_array().into_iter().flatten();
         list.filter_map(Value::as_str).map(str::to_owned).collect()
     };
-    let path = shared.around.variable("PATH").map(str::to_owned);
-    let path = path.or_else(|| std::env::var("PATH").ok()).unwrap_or_default();
-    let is_there = |program: &String| {
-        !program.contains('/')
-            && path.split(':').any(|place| Path::new(place).join(program).is_file())
-    };
+    let is_there = |program: &String| has_program(shared, program);
     let has_variable = |name: &String| {
         let of_entry = config.at(&["skills", "entries", key, "env", name]).is_some()
             || config.at(&["skills", "entries", key, "apiKey"]).is_some();
@@ -198,6 +213,13 @@ fn missing(shared: &Shared, sound: &Sound, (key, wants): (&str, &Value)) -> Valu
         "config": without(words("config"), &has_key),
         "os": if is_ours { Vec::new() } else { systems },
     })
+}
+
+/// Says whether a program of this name is in the path.
+fn has_program(shared: &Shared, program: &str) -> bool {
+    let path = shared.around.variable("PATH").map(str::to_owned);
+    let path = path.or_else(|| std::env::var("PATH").ok()).unwrap_or_default();
+    !program.contains('/') && path.split(':').any(|place| Path::new(place).join(program).is_file())
 }
 
 /// Switches a skill on or off, or gives it its key and variables, in `skills.entries`.

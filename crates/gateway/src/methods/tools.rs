@@ -1,18 +1,17 @@
 //! `tools.catalog` and `tools.effective`: which tools there are, and which of them a session gets.
 
+use clawpen_engine::call::Who;
 use clawpen_engine::config_file::Sound;
-use clawpen_engine::explain::{self, Question};
 use clawpen_engine::session_entries::Sessions;
 use clawpen_rules::ids::AgentId;
+use clawpen_rules::models::ModelRef;
 use clawpen_rules::session::Session;
 use clawpen_rules::session::key::SessionKey;
 use clawpen_rules::tool_policy::catalogue::{CATALOGUE, Profile, ToolSection};
-use clawpen_rules::tool_policy::{self, Tool};
-use clawpen_rules::tools::{BuiltTool, schema};
 use clawpen_wire::gateway::ErrorShape;
 use serde_json::{Value, json};
 
-use super::{agents, optional, text};
+use super::{agents, optional, sessions, text};
 use crate::shared::{Shared, unavailable};
 
 /// The sections with their titles, in the order in which they are shown.
@@ -63,7 +62,7 @@ pub(crate) fn catalog(shared: &Shared, params: &Value) -> Result<Value, ErrorSha
     Ok(json!({ "agentId": agent.as_str(), "profiles": profiles, "groups": groups }))
 }
 
-/// The tools that a session would be offered now: built, and let through by its policy.
+/// The tools that a model would be offered in a session now.
 pub(crate) fn effective(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
     let sound = shared.sound()?;
     let config = &sound.store.loaded.config;
@@ -80,23 +79,19 @@ pub(crate) fn effective(shared: &Shared, params: &Value) -> Result<Value, ErrorS
     }
     let path = sound.store.locations.session_store(config, session.agent());
     let entries = Sessions::at(&path).read().map_err(|error| unavailable(&error))?;
-    if !entries.contains_key(session.store_key().as_str()) {
-        return Err(unknown());
-    }
-    let question = Question { agent: None, session: Some(key), channels: &[] };
-    let explained = explain::explain(&sound.store, &question).map_err(|e| unavailable(&e))?;
-    let is_open = |tool: &BuiltTool| {
-        tool_policy::decide(&explained.layers, &Tool::core(tool.as_str())).is_allowed()
-    };
-    let offered = BuiltTool::all().filter(is_open);
+    let entry = entries.get(session.store_key().as_str()).ok_or_else(unknown)?;
+    let own = sessions::model_of(&sound, session.agent(), entry);
+    let own = own.and_then(|model| ModelRef::parse(&model.id()));
+    let who = Who { session: Some(key.to_owned()), ..Who::default() };
+    let offered = shared.runner.offered(&who, own.as_ref()).map_err(|e| unavailable(&e))?;
     let tools: Vec<Value> = offered
+        .into_iter()
         .map(|tool| {
-            let about = schema::of_built(tool).description;
             json!({
-                "id": tool.as_str(),
-                "label": label(tool.as_str()),
-                "description": first_sentence(about),
-                "rawDescription": about,
+                "id": tool.name,
+                "label": label(tool.name),
+                "description": first_sentence(tool.description),
+                "rawDescription": tool.description,
                 "source": "core",
             })
         })

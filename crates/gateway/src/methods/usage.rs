@@ -7,13 +7,13 @@ use clawpen_engine::config_file::Sound;
 use clawpen_engine::session_entries::{Entry, Message, Sessions};
 use clawpen_rules::ids::AgentId;
 use clawpen_rules::timestamp::Timestamp;
-use clawpen_wire::gateway::ErrorShape;
+use clawpen_wire::gateway::{ErrorShape, params};
 use serde_json::{Map, Value, json};
 
 use super::{agents, optional};
 use crate::shared::{Shared, unavailable};
 
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 const DAYS: u64 = 30;
 const MOST_DAYS: u64 = 366;
 const LISTED: u64 = 50;
@@ -95,6 +95,54 @@ struct Tally {
     days: BTreeMap<String, (Sums, Counts)>,
     counts: Counts,
     tools: BTreeMap<String, u64>,
+    models: ByModel,
+    first_ms: Option<u64>,
+    last_ms: Option<u64>,
+}
+
+/// A provider and one of its models.
+type ModelName = (String, String);
+/// How often a model answered on a day, and what that took.
+type ByModel = BTreeMap<(String, ModelName), (u64, Sums)>;
+
+/// Adds up by something.
+fn grouped<K: Ord>(
+    models: &ByModel,
+    by: impl Fn(&(String, ModelName)) -> K,
+) -> BTreeMap<K, (u64, Sums)> {
+    let mut groups: BTreeMap<K, (u64, Sums)> = BTreeMap::new();
+    for (key, (answers, sums)) in models {
+        let (count, all) = groups.entry(by(key)).or_default();
+        *count += answers;
+        all.merge(sums);
+    }
+    groups
+}
+
+/// What each model took.
+fn by_model(models: &ByModel) -> Vec<Value> {
+    let groups = grouped(models, |(_, model)| model.clone());
+    let shown = groups.into_iter().map(|((provider, model), (count, sums))| {
+        json!({ "provider": provider, "model": model, "count": count, "totals": sums.shown() })
+    });
+    shown.collect()
+}
+
+fn by_provider(models: &ByModel) -> Vec<Value> {
+    let groups = grouped(models, |(_, (provider, _))| provider.clone());
+    let shown = groups.into_iter().map(|(provider, (count, sums))| {
+        json!({ "provider": provider, "count": count, "totals": sums.shown() })
+    });
+    shown.collect()
+}
+
+/// What each model took on each day.
+fn model_days(models: &ByModel) -> Vec<Value> {
+    let shown = models.iter().map(|((day, (provider, model)), (count, sums))| {
+        json!({ "date": day, "provider": provider, "model": model, "tokens": sums.tokens,
+                "cost": sums.total_cost, "count": count })
+    });
+    shown.collect()
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -127,25 +175,79 @@ impl Counts {
     }
 }
 
-/// From which moment on.
-fn since(now: u64, days: u64) -> u64 {
-    let today = now - now % DAY_MS;
-    today.saturating_sub(days.saturating_sub(1) * DAY_MS)
+/// Whole days, in somebody's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Days {
+    /// Since 1970, there.
+    first: i64,
+    last: i64,
+    /// How far that clock is ahead of UTC.
+    ahead_ms: i64,
 }
 
-fn day(ms: u64) -> String {
+impl Days {
+    /// The days that are asked for, else the last thirty.
+    fn of(params: &Value, now: u64) -> Self {
+        let ahead = match (optional(params, "mode"), optional(params, "utcOffset")) {
+            (Some("specific"), Some(offset)) => params::utc_offset(offset).unwrap_or_default(),
+            _ => 0,
+        };
+        let ahead_ms = ahead * 60_000;
+        let date = |key: &str| optional(params, key).and_then(number_of_day);
+        if let (Some(first), Some(last)) = (date("startDate"), date("endDate")) {
+            return Self { first, last, ahead_ms };
+        }
+        let days = params["days"].as_u64().unwrap_or(DAYS).clamp(1, MOST_DAYS);
+        let days = i64::try_from(days).unwrap_or(1);
+        let last = Self::number(now, ahead_ms);
+        Self { first: last - days + 1, last, ahead_ms }
+    }
+
+    fn number(ms: u64, ahead_ms: i64) -> i64 {
+        (i64::try_from(ms).unwrap_or(i64::MAX).saturating_add(ahead_ms)).div_euclid(DAY_MS)
+    }
+
+    /// The day of a moment, if it is one of these.
+    fn day(self, ms: u64) -> Option<String> {
+        let number = Self::number(ms, self.ahead_ms);
+        (self.first..=self.last).contains(&number).then(|| date(number))
+    }
+
+    /// Counted as the reference counts: one more than there are.
+    fn count(self) -> i64 {
+        (self.last - self.first + 2).max(1)
+    }
+}
+
+/// `2026-11-16` of a number of days.
+fn date(day: i64) -> String {
+    let ms = u64::try_from(day.saturating_mul(DAY_MS)).unwrap_or_default();
     let text = Timestamp::from_millis(ms).to_string();
     text.get(..10).unwrap_or_default().to_owned()
 }
 
-fn tally(messages: &[Message], from: u64) -> Tally {
+/// The number of a day since 1970; a month or a day too many runs over into the next.
+fn number_of_day(text: &str) -> Option<i64> {
+    let mut parts = text.split('-').map(|part| part.parse::<i64>().ok());
+    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
+    if parts.next().is_some() || !(0..=9999).contains(&year) {
+        return None;
+    }
+    let (year, month) = (year + (month - 1).div_euclid(12), (month - 1).rem_euclid(12));
+    // Years that begin in March end with the day that comes every four years.
+    let (year, month) = if month < 2 { (year - 1, month + 10) } else { (year, month - 2) };
+    let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    Some(year * 365 + leaps + (month * 153 + 2) / 5 + day - 1 - 719_468)
+}
+
+fn tally(messages: &[Message], days: Days) -> Tally {
     let mut tally = Tally::default();
     for message in messages {
         let body = &message.body;
         let time = body.get("timestamp").and_then(Value::as_u64).unwrap_or_default();
-        if time < from {
-            continue;
-        }
+        let Some(day) = days.day(time) else { continue };
+        tally.first_ms = Some(tally.first_ms.map_or(time, |first| first.min(time)));
+        tally.last_ms = tally.last_ms.max(Some(time));
         let mut counts = Counts::default();
         let role = body.get("role").and_then(Value::as_str).unwrap_or_default();
         match role {
@@ -167,12 +269,17 @@ fn tally(messages: &[Message], from: u64) -> Tally {
             }
             _ => {}
         }
-        let (sums, of_day) = tally.days.entry(day(time)).or_default();
+        let (sums, of_day) = tally.days.entry(day.clone()).or_default();
         of_day.merge(counts);
         tally.counts.merge(counts);
         if let Some(usage) = body.get("usage").filter(|_| role == "assistant") {
             sums.add(usage);
             tally.sums.add(usage);
+            let word = |key: &str| body.get(key).and_then(Value::as_str).unwrap_or("unknown");
+            let model = (word("provider").to_owned(), word("model").to_owned());
+            let (answers, of_model) = tally.models.entry((day, model)).or_default();
+            *answers += 1;
+            of_model.add(usage);
         }
     }
     tally
@@ -186,7 +293,7 @@ struct Of {
     tally: Tally,
 }
 
-fn all(sound: &Sound, from: u64, only: Option<&str>) -> Result<Vec<Of>, ErrorShape> {
+fn all(sound: &Sound, days: Days, only: Option<&str>) -> Result<Vec<Of>, ErrorShape> {
     let config = &sound.store.loaded.config;
     let mut found = Vec::new();
     for agent in agents::all(sound) {
@@ -198,7 +305,7 @@ fn all(sound: &Sound, from: u64, only: Option<&str>) -> Result<Vec<Of>, ErrorSha
             let id = entry.get("sessionId").and_then(Value::as_str).unwrap_or_default();
             let messages = sessions.messages(id).unwrap_or_default();
             let file = sessions.transcript(id).map(|path| path.to_string_lossy().into_owned());
-            let tally = tally(&messages, from);
+            let tally = tally(&messages, days);
             found.push(Of { agent: agent.clone(), key, entry, file, tally });
         }
     }
@@ -208,11 +315,11 @@ fn all(sound: &Sound, from: u64, only: Option<&str>) -> Result<Vec<Of>, ErrorSha
 /// What was spent, by day.
 pub(crate) fn cost(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
     let sound = shared.sound()?;
-    let days = params["days"].as_u64().unwrap_or(DAYS + 1).clamp(1, MOST_DAYS);
     let now = now_ms();
+    let days = Days::of(params, now);
     let mut daily: BTreeMap<String, Sums> = BTreeMap::new();
     let mut totals = Sums::default();
-    for one in all(&sound, since(now, days), None)? {
+    for one in all(&sound, days, None)? {
         totals.merge(&one.tally.sums);
         for (day, (sums, _)) in one.tally.days {
             daily.entry(day).or_default().merge(&sums);
@@ -220,7 +327,7 @@ pub(crate) fn cost(shared: &Shared, params: &Value) -> Result<Value, ErrorShape>
     }
     let used = daily.into_iter().filter(|(_, sums)| *sums != Sums::default());
     let daily: Vec<Value> = used.map(|(day, sums)| dated(&day, sums.shown())).collect();
-    Ok(json!({ "updatedAt": now, "days": days, "daily": daily, "totals": totals.shown() }))
+    Ok(json!({ "updatedAt": now, "days": days.count(), "daily": daily, "totals": totals.shown() }))
 }
 
 fn dated(day: &str, rest: Map<String, Value>) -> Value {
@@ -234,8 +341,8 @@ fn dated(day: &str, rest: Map<String, Value>) -> Value {
 pub(crate) fn sessions(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
     let sound = shared.sound()?;
     let now = now_ms();
-    let from = since(now, DAYS);
-    let mut found = all(&sound, from, optional(params, "key"))?;
+    let days = Days::of(params, now);
+    let mut found = all(&sound, days, optional(params, "key"))?;
     found.sort_by_key(|one| std::cmp::Reverse(one.entry.get("updatedAt").and_then(Value::as_u64)));
     let limit = params["limit"].as_u64().unwrap_or(LISTED);
     found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
@@ -243,7 +350,17 @@ pub(crate) fn sessions(shared: &Shared, params: &Value) -> Result<Value, ErrorSh
     let mut by_agent: Vec<(String, Sums)> = Vec::new();
     let mut tools: BTreeMap<String, u64> = BTreeMap::new();
     let mut daily: BTreeMap<String, (Sums, Counts)> = BTreeMap::new();
+    let mut models = ByModel::new();
+    let mut channels: BTreeMap<String, Sums> = BTreeMap::new();
     for one in &found {
+        for (key, (answers, sums)) in &one.tally.models {
+            let (count, all) = models.entry(key.clone()).or_default();
+            *count += answers;
+            all.merge(sums);
+        }
+        if let Some(channel) = channel(&one.entry) {
+            channels.entry(channel.to_owned()).or_default().merge(&one.tally.sums);
+        }
         totals.merge(&one.tally.sums);
         counts.merge(one.tally.counts);
         let name = one.agent.as_str();
@@ -277,22 +394,32 @@ pub(crate) fn sessions(shared: &Shared, params: &Value) -> Result<Value, ErrorSh
         .collect();
     Ok(json!({
         "updatedAt": now,
-        "startDate": day(from),
-        "endDate": day(now),
+        "startDate": date(days.first),
+        "endDate": date(days.last),
         "sessions": found.iter().map(row).collect::<Vec<_>>(),
         "totals": totals.shown(),
         "aggregates": {
             "messages": counts.shown(),
             "tools": { "totalCalls": calls, "uniqueTools": tools.len(), "tools": tools },
-            "byModel": [],
-            "byProvider": [],
+            "byModel": by_model(&models),
+            "byProvider": by_provider(&models),
             "byAgent": by_agent,
-            "byChannel": [],
+            "byChannel": channels
+                .iter()
+                .map(|(channel, sums)| json!({ "channel": channel, "totals": sums.shown() }))
+                .collect::<Vec<_>>(),
             "dailyLatency": [],
-            "modelDaily": [],
+            "modelDaily": model_days(&models),
             "daily": daily,
         },
     }))
+}
+
+/// Where a session is held.
+fn channel(entry: &Entry) -> Option<&str> {
+    let word = |key: &str| entry.get(key).and_then(Value::as_str);
+    let origin = || entry.get("origin").and_then(|origin| origin["provider"].as_str());
+    word("channel").or_else(origin)
 }
 
 fn row(one: &Of) -> Value {
@@ -303,7 +430,8 @@ fn row(one: &Of) -> Value {
         row.extend(one.entry.get(key).map(|value| (key.to_owned(), value.clone())));
     }
     row.insert("agentId".into(), json!(one.agent.as_str()));
-    for key in ["modelProvider", "model"] {
+    row.extend(channel(&one.entry).map(|channel| ("channel".to_owned(), json!(channel))));
+    for key in ["chatType", "origin", "modelProvider", "model"] {
         row.extend(one.entry.get(key).map(|value| (key.to_owned(), value.clone())));
     }
     let days = &one.tally.days;
@@ -321,6 +449,15 @@ fn row(one: &Of) -> Value {
     });
     usage.insert("dailyMessageCounts".into(), said.collect());
     usage.insert("messageCounts".into(), one.tally.counts.shown());
+    if let (Some(first), Some(last)) = (one.tally.first_ms, one.tally.last_ms) {
+        usage.insert("firstActivity".into(), json!(first));
+        usage.insert("lastActivity".into(), json!(last));
+        usage.insert("durationMs".into(), json!(last.saturating_sub(first)));
+    }
+    if !one.tally.models.is_empty() {
+        usage.insert("modelUsage".into(), json!(by_model(&one.tally.models)));
+        usage.insert("dailyModelUsage".into(), json!(model_days(&one.tally.models)));
+    }
     usage.extend(one.tally.sums.shown());
     row.insert("usage".into(), Value::Object(usage));
     Value::Object(row)
@@ -336,6 +473,7 @@ mod tests {
             |body: Value| Message { id: String::new(), body: body.as_object().cloned().unwrap() };
         let usage =
             json!({ "input": 10, "output": 5, "totalTokens": 15, "cost": { "total": 0.5 } });
+        let days = Days { first: 1, last: 2, ahead_ms: 0 };
         let found = tally(
             &[
                 message(json!({ "role": "user", "timestamp": 1 })),
@@ -343,12 +481,45 @@ mod tests {
                 message(json!({ "role": "assistant", "timestamp": DAY_MS + 1, "usage": usage,
                     "content": [{ "type": "toolCall", "name": "exec" }] })),
                 message(json!({ "role": "toolResult", "timestamp": DAY_MS + 2, "isError": true })),
+                message(json!({ "role": "user", "timestamp": 3 * DAY_MS })),
             ],
-            DAY_MS,
+            days,
         );
         assert_eq!((found.sums.tokens, found.sums.total_cost), (15, 0.5));
         assert_eq!(found.days.keys().collect::<Vec<_>>(), ["1970-01-02"]);
         assert_eq!(found.counts, Counts { user: 1, assistant: 1, calls: 1, results: 1, errors: 1 });
         assert_eq!(found.tools["exec"], 1);
+        let model = &by_model(&found.models)[0];
+        assert_eq!((&model["provider"], &model["count"]), (&json!("unknown"), &json!(1)));
+        assert_eq!(model_days(&found.models)[0]["date"], "1970-01-02");
+    }
+
+    #[test]
+    fn days_are_those_that_are_asked_for() {
+        // 2026-11-16, at noon.
+        let now = 1_794_830_400_000;
+        for (params, expected) in [
+            (json!({}), ("2026-10-18", "2026-11-16", 31)),
+            (json!({ "days": 1 }), ("2026-11-16", "2026-11-16", 2)),
+            (json!({ "days": 0 }), ("2026-11-16", "2026-11-16", 2)),
+            (json!({ "days": "x" }), ("2026-10-18", "2026-11-16", 31)),
+            (
+                json!({ "startDate": "2026-11-01", "endDate": "2026-11-16" }),
+                ("2026-11-01", "2026-11-16", 17),
+            ),
+            (json!({ "startDate": "2026-11-01" }), ("2026-10-18", "2026-11-16", 31)),
+            (
+                json!({ "startDate": "2024-02-29", "endDate": "2024-02-30" }),
+                ("2024-02-29", "2024-03-01", 3),
+            ),
+            (
+                json!({ "days": 1, "mode": "specific", "utcOffset": "UTC+13" }),
+                ("2026-11-17", "2026-11-17", 2),
+            ),
+        ] {
+            let days = Days::of(&params, now);
+            let found = (date(days.first), date(days.last), days.count());
+            assert_eq!((found.0.as_str(), found.1.as_str(), found.2), expected, "{params}");
+        }
     }
 }

@@ -92,7 +92,7 @@ fn end(shared: &Shared, state: &mut State, event: &RunEvent, ended: &Ended) {
                 "runId": at.0, "sessionKey": talk.spelled, "seq": at.1, "state": "error",
                 "errorMessage": error,
             });
-            shared.hub.broadcast("chat", &payload, Slow::Close);
+            spread(shared, talk, &payload);
         }
         Ended::Aborted { why, .. } => aborted(shared, talk, at, *why),
     }
@@ -123,7 +123,7 @@ fn aborted(shared: &Shared, talk: &Talk, (run, seq): (&str, u64), why: AbortReas
     if !talk.all.trim().is_empty() {
         payload["message"] = message(&talk.all);
     }
-    shared.hub.broadcast("chat", &payload, Slow::Close);
+    spread(shared, talk, &payload);
 }
 
 /// Tells the text so far, if there is more of it than was told.
@@ -131,6 +131,7 @@ fn flush(shared: &Shared, talk: &mut Talk, (run, seq): (&str, u64)) {
     if talk.told >= talk.all.len() {
         return;
     }
+    let piece = talk.all.get(talk.told_newer..).unwrap_or_default().to_owned();
     talk.told = talk.all.len();
     talk.told_at = Some(Instant::now());
     // A model may be about to say that it says nothing.
@@ -141,7 +142,20 @@ fn flush(shared: &Shared, talk: &mut Talk, (run, seq): (&str, u64)) {
         "runId": run, "sessionKey": talk.spelled, "seq": seq, "state": "delta",
         "message": message(&talk.all),
     });
-    shared.hub.broadcast("chat", &payload, Slow::Drop);
+    talk.told_newer = talk.all.len();
+    let more = json!({ "deltaText": piece, "agentId": agent_of(&talk.session) });
+    shared.hub.broadcast_more("chat", &payload, more, Slow::Drop);
+}
+
+/// Whose session it is.
+fn agent_of(session: &str) -> &str {
+    session.split(':').nth(1).unwrap_or("main")
+}
+
+/// Tells of a run; the newer protocol names its agent, too.
+fn spread(shared: &Shared, talk: &Talk, payload: &Value) {
+    let more = json!({ "agentId": agent_of(&talk.session) });
+    shared.hub.broadcast_more("chat", payload, more, Slow::Close);
 }
 
 fn chat(
@@ -155,7 +169,7 @@ fn chat(
     if let Some(message) = message {
         payload["message"] = message;
     }
-    shared.hub.broadcast("chat", &payload, Slow::Close);
+    spread(shared, talk, &payload);
 }
 
 fn message(text: &str) -> Value {

@@ -6,6 +6,7 @@
 use crate::config::Config;
 use crate::config::tree::Node;
 use crate::session::Placement;
+use crate::session::key::SessionKey;
 
 /// A setting of a session with the words it takes.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub const SETTINGS: &[Setting] = &[
         &["off", "minimal", "low", "medium", "high", "adaptive"],
         "off|minimal|low|medium|high|adaptive",
     ),
-    word("verboseLevel", &["off", "on", "full"], "\"on\"|\"off\"|\"full\""),
+    word("verboseLevel", &["off", "on", "full"], "\"on\"|\"off\""),
     word("reasoningLevel", &["on", "off", "stream"], "\"on\"|\"off\"|\"stream\""),
     word("responseUsage", &["off", "tokens", "full"], "\"off\"|\"tokens\"|\"full\""),
     word("elevatedLevel", &["on", "off", "ask", "full"], "\"on\"|\"off\"|\"ask\"|\"full\""),
@@ -50,12 +51,62 @@ pub enum PatchRefusal {
     Model { model: String },
     #[error("label already in use: {label}")]
     Label { label: String },
+    #[error("invalid label: empty")]
+    EmptyLabel,
+    #[error(
+        "thinkingLevel \"xhigh\" is only supported for provider models that advertise xhigh reasoning"
+    )]
+    Xhigh,
+    #[error("{key} is only supported for subagent:* or acp:* sessions")]
+    NotSpawned { key: &'static str },
+    #[error("{key} cannot be changed once set")]
+    Lineage { key: &'static str },
+    #[error("{key} cannot be cleared once set")]
+    LineageStays { key: &'static str },
+}
+
+/// What says where a session below another one came from.
+pub const LINEAGE: [&str; 5] =
+    ["spawnedBy", "spawnedWorkspaceDir", "spawnDepth", "subagentRole", "subagentControlScope"];
+
+/// What is asked for one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lineage {
+    /// To be set, where nothing is or the same.
+    New,
+    /// To be set, where something else is.
+    Other,
+    /// To be cleared, where nothing is.
+    ClearedAgain,
+    /// To be cleared, where something is.
+    Cleared,
+}
+
+/// Whether a session may say so about its origin: only one that was started by another, and only once. Whoever could
+/// change it later would move a session into somebody else's sight.
+pub fn decide_lineage(
+    key: &'static str,
+    session: &SessionKey,
+    asked: Lineage,
+) -> Result<(), PatchRefusal> {
+    let is_spawned = session.is_subagent() || session.is_acp();
+    match asked {
+        Lineage::Cleared => Err(PatchRefusal::LineageStays { key }),
+        Lineage::New | Lineage::Other if !is_spawned => Err(PatchRefusal::NotSpawned { key }),
+        Lineage::ClearedAgain | Lineage::New => Ok(()),
+        Lineage::Other => Err(PatchRefusal::Lineage { key }),
+    }
 }
 
 impl Setting {
     /// The word as it is stored.
     pub fn accept(&self, text: &str) -> Result<&'static str, PatchRefusal> {
         let text = text.trim().to_lowercase();
+        if self.key == "thinkingLevel" && text == "xhigh" {
+            return Err(PatchRefusal::Xhigh);
+        }
+        let text =
+            if self.key == "responseUsage" && text == "on" { "tokens".to_owned() } else { text };
         let known = self.words.iter().find(|word| **word == text).copied();
         known.ok_or(PatchRefusal::Word { key: self.key, hint: self.hint })
     }
@@ -173,6 +224,31 @@ mod tests {
         assert_eq!(decide_host("gateway", &placement(SandboxMode::All)), "sandbox");
         assert_eq!(decide_host("gateway", &placement(SandboxMode::NonMain)), "gateway");
         assert_eq!(decide_host("node", &placement(SandboxMode::Off)), "node");
+    }
+
+    #[test]
+    fn a_session_says_where_it_came_from_once_and_only_if_another_started_it() {
+        let decide = |key: &str, asked| {
+            let session = SessionKey::parse(key).unwrap();
+            decide_lineage("spawnedBy", &session, asked).map_err(|refusal| refusal.to_string())
+        };
+        let refused = |text: &str| Err(format!("spawnedBy {text}"));
+        let below = "agent:bot:subagent:1";
+        for (key, asked, expected) in [
+            (below, Lineage::New, Ok(())),
+            (below, Lineage::Other, refused("cannot be changed once set")),
+            (below, Lineage::Cleared, refused("cannot be cleared once set")),
+            (below, Lineage::ClearedAgain, Ok(())),
+            ("agent:bot:acp:1", Lineage::New, Ok(())),
+            (
+                "agent:bot:main",
+                Lineage::New,
+                refused("is only supported for subagent:* or acp:* sessions"),
+            ),
+            ("agent:bot:main", Lineage::ClearedAgain, Ok(())),
+        ] {
+            assert_eq!(decide(key, asked), expected, "{key} {asked:?}");
+        }
     }
 
     #[test]

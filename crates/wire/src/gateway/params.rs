@@ -2,7 +2,7 @@
 
 mod cron;
 
-use super::shape::{FILLED, Field, Shape, TEXT, needed, optional};
+use super::shape::{FILLED, Field, Form, Shape, TEXT, needed, optional};
 
 /// The parameters of `connect`.
 pub static CONNECT: Shape = Shape::Object(&[
@@ -68,12 +68,15 @@ const AUTH: &[Field] = &[
 /// No parameters at all.
 static NONE: Shape = Shape::Object(&[]);
 
+/// None that mean anything; the reference does not look, so clients may send some.
+static OPEN: Shape = Shape::Open(&[]);
+
 static SESSION_KEY: Shape = Shape::Text { least: 1, most: 512 };
 
 /// The methods that this build has, with their parameters: what `hello-ok` lists.
 pub static METHODS: &[(&str, &Shape)] = &[
-    ("health", &Shape::Object(&[optional("probe", Shape::Bool)])),
-    ("status", &NONE),
+    ("health", &Shape::Open(&[optional("probe", Shape::Bool)])),
+    ("status", &OPEN),
     ("config.get", &NONE),
     ("config.set", &Shape::Object(&[needed("raw", FILLED), optional("baseHash", FILLED)])),
     ("config.apply", &Shape::Object(CONFIG_WRITE)),
@@ -130,7 +133,7 @@ pub static METHODS: &[(&str, &Shape)] = &[
     (
         "sessions.preview",
         &Shape::Object(&[
-            needed("keys", Shape::List(&FILLED)),
+            needed("keys", Shape::Items(&FILLED)),
             optional("limit", POSITIVE),
             optional("maxChars", Shape::Integer { least: 20, most: i64::MAX }),
         ]),
@@ -142,6 +145,9 @@ pub static METHODS: &[(&str, &Shape)] = &[
             optional("sessionId", FILLED),
             optional("label", LABEL),
             optional("agentId", FILLED),
+            optional("spawnedBy", FILLED),
+            optional("includeGlobal", Shape::Bool),
+            optional("includeUnknown", Shape::Bool),
         ]),
     ),
     ("sessions.patch", &Shape::Object(SESSIONS_PATCH)),
@@ -163,6 +169,9 @@ pub static METHODS: &[(&str, &Shape)] = &[
             optional("agentId", FILLED),
             optional("label", LABEL),
             optional("model", FILLED),
+            optional("parentSessionKey", FILLED),
+            optional("task", TEXT),
+            optional("message", TEXT),
         ]),
     ),
     ("device.pair.list", &NONE),
@@ -170,8 +179,15 @@ pub static METHODS: &[(&str, &Shape)] = &[
     ("device.pair.reject", &Shape::Object(&[needed("requestId", FILLED)])),
     ("device.pair.remove", &Shape::Object(&[needed("deviceId", FILLED)])),
     ("device.token.revoke", &Shape::Object(&[needed("deviceId", FILLED), needed("role", FILLED)])),
-    ("device.token.rotate", &Shape::Object(&[needed("deviceId", FILLED), needed("role", FILLED)])),
-    ("system-presence", &NONE),
+    (
+        "device.token.rotate",
+        &Shape::Object(&[
+            needed("deviceId", FILLED),
+            needed("role", FILLED),
+            optional("scopes", Shape::List(&FILLED)),
+        ]),
+    ),
+    ("system-presence", &OPEN),
     (
         "logs.tail",
         &Shape::Object(&[
@@ -180,7 +196,7 @@ pub static METHODS: &[(&str, &Shape)] = &[
             optional("maxBytes", Shape::Integer { least: 1, most: 1_000_000 }),
         ]),
     ),
-    ("gateway.identity.get", &NONE),
+    ("gateway.identity.get", &OPEN),
     ("models.list", &NONE),
     (
         "tools.catalog",
@@ -188,9 +204,17 @@ pub static METHODS: &[(&str, &Shape)] = &[
     ),
     (
         "tools.effective",
-        &Shape::Object(&[needed("sessionKey", FILLED), optional("agentId", FILLED)]),
+        &Shape::Object(&[optional("agentId", FILLED), needed("sessionKey", FILLED)]),
     ),
     ("skills.status", &Shape::Object(&[optional("agentId", FILLED)])),
+    (
+        "skills.install",
+        &Shape::Object(&[
+            needed("name", FILLED),
+            needed("installId", FILLED),
+            optional("timeoutMs", Shape::Integer { least: 1000, most: i64::MAX }),
+        ]),
+    ),
     (
         "skills.update",
         &Shape::Object(&[
@@ -207,17 +231,37 @@ pub static METHODS: &[(&str, &Shape)] = &[
     ("cron.remove", &Shape::Object(cron::ID)),
     ("cron.run", &Shape::Object(cron::RUN)),
     ("cron.runs", &Shape::Object(cron::RUNS)),
-    ("usage.cost", &Shape::Object(&[optional("days", POSITIVE)])),
-    ("sessions.usage", &Shape::Object(&[optional("key", FILLED), optional("limit", POSITIVE)])),
+    (
+        "usage.cost",
+        &Shape::Open(&[
+            optional("startDate", TEXT),
+            optional("endDate", TEXT),
+            optional("mode", Shape::Words(DATE_MODES)),
+            optional("utcOffset", TEXT),
+            optional("days", NOT_NEGATIVE),
+        ]),
+    ),
+    (
+        "sessions.usage",
+        &Shape::Object(&[
+            optional("key", FILLED),
+            optional("startDate", Shape::Formed(&DATE)),
+            optional("endDate", Shape::Formed(&DATE)),
+            optional("mode", Shape::Words(DATE_MODES)),
+            optional("utcOffset", Shape::Formed(&UTC_OFFSET)),
+            optional("limit", POSITIVE),
+            optional("includeContextWeight", Shape::Bool),
+        ]),
+    ),
     ("node.list", &NONE),
-    ("sessions.get", &Shape::Object(&[needed("key", FILLED), optional("limit", POSITIVE)])),
+    ("sessions.get", &Shape::Open(&[needed("key", FILLED), optional("limit", POSITIVE)])),
     ("sessions.compact", &Shape::Object(&[needed("key", FILLED), optional("maxLines", POSITIVE)])),
-    ("sessions.subscribe", &NONE),
-    ("sessions.unsubscribe", &NONE),
+    ("sessions.subscribe", &OPEN),
+    ("sessions.unsubscribe", &OPEN),
     ("sessions.messages.subscribe", &Shape::Object(&[needed("key", FILLED)])),
     ("sessions.messages.unsubscribe", &Shape::Object(&[needed("key", FILLED)])),
     ("exec.approval.request", &Shape::Object(APPROVAL_REQUEST)),
-    ("exec.approval.waitDecision", &Shape::Object(&[optional("id", TEXT)])),
+    ("exec.approval.waitDecision", &Shape::Open(&[optional("id", TEXT)])),
     ("exec.approval.resolve", &Shape::Object(&[needed("id", FILLED), needed("decision", FILLED)])),
     ("exec.approval.list", &NONE),
     ("exec.approval.get", &Shape::Object(&[needed("id", FILLED)])),
@@ -250,6 +294,13 @@ pub static METHODS: &[(&str, &Shape)] = &[
             optional("timeoutMs", NOT_NEGATIVE),
             // Pages of ours send it; it asks for nothing that happens here.
             optional("echoUserMessage", Shape::Bool),
+            // Who else a message came from: for those who may say so.
+            optional("originatingChannel", TEXT),
+            optional("originatingTo", TEXT),
+            optional("originatingAccountId", TEXT),
+            optional("originatingThreadId", TEXT),
+            optional("systemInputProvenance", Shape::Object(PROVENANCE)),
+            optional("systemProvenanceReceipt", TEXT),
         ]),
     ),
     (
@@ -298,6 +349,52 @@ static CHANNELS: Shape =
 
 const NOT_NEGATIVE: Shape = Shape::Integer { least: 0, most: i64::MAX };
 
+/// Whose days are meant: those of UTC, of this machine, or of `utcOffset`.
+const DATE_MODES: &[&str] = &["utc", "gateway", "specific"];
+
+static DATE: Form = Form { pattern: r"^\d{4}-\d{2}-\d{2}$", fits: is_date };
+static UTC_OFFSET: Form =
+    Form { pattern: r"^UTC[+-]\d{1,2}(?::[0-5]\d)?$", fits: |text| utc_offset(text).is_some() };
+
+fn is_date(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    matches!(parts.as_slice(), [year, month, day]
+        if year.len() == 4 && month.len() == 2 && day.len() == 2
+            && is_number(year) && is_number(month) && is_number(day))
+}
+
+/// The minutes that `UTC+2` or `UTC-05:30` is ahead of UTC.
+pub fn utc_offset(text: &str) -> Option<i64> {
+    let rest = text.strip_prefix("UTC")?;
+    let sign = match rest.as_bytes().first()? {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    let rest = rest.get(1..)?;
+    let (hours, minutes) = match rest.split_once(':') {
+        None => (rest, "00"),
+        Some(both) => both,
+    };
+    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_sound = matches!(hours.len(), 1 | 2) && minutes.len() == 2;
+    if !is_sound || !is_number(hours) || !is_number(minutes) {
+        return None;
+    }
+    let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
+    (minutes < 60).then_some(sign * (hours * 60 + minutes))
+}
+
+/// Who a message really came from.
+const PROVENANCE: &[Field] = &[
+    needed("kind", Shape::Words(&["external_user", "inter_session", "internal_system"])),
+    optional("originSessionId", TEXT),
+    optional("sourceSessionKey", TEXT),
+    optional("sourceChannel", TEXT),
+    optional("sourceTool", TEXT),
+];
+
 /// A run's name, chosen by whoever asks for it.
 const RUN_ID: Shape = Shape::Text { least: 1, most: 256 };
 
@@ -327,10 +424,10 @@ const AGENT: &[Field] = &[
 const SESSIONS_SEND: &[Field] = &[
     needed("key", FILLED),
     needed("message", TEXT),
-    optional("idempotencyKey", RUN_ID),
     optional("thinking", TEXT),
     optional("attachments", Shape::List(&Shape::Any)),
     optional("timeoutMs", NOT_NEGATIVE),
+    optional("idempotencyKey", RUN_ID),
 ];
 
 const SANDBOX: &[Field] = &[optional("sessionKey", FILLED), optional("agentId", FILLED)];
@@ -339,7 +436,7 @@ const APPROVAL_REQUEST: &[Field] = &[
     optional("id", FILLED),
     optional("command", TEXT),
     optional("commandArgv", Shape::List(&TEXT)),
-    optional("systemRunPlan", Shape::Nullable(&Shape::Any)),
+    optional("systemRunPlan", Shape::Nullable(&Shape::Map(&Shape::Any))),
     optional("env", Shape::Nullable(&Shape::Map(&TEXT))),
     optional("cwd", NULL_OR_ANY_TEXT),
     optional("nodeId", NULL_OR_ANY_TEXT),
@@ -447,13 +544,24 @@ const SESSIONS_PATCH: &[Field] = &[
     optional("fastMode", Shape::Nullable(&Shape::Bool)),
     optional("verboseLevel", NULL_OR_TEXT),
     optional("reasoningLevel", NULL_OR_TEXT),
-    optional("responseUsage", NULL_OR_TEXT),
+    optional("responseUsage", Shape::Nullable(&RESPONSE_USAGE)),
     optional("elevatedLevel", NULL_OR_TEXT),
     optional("execHost", NULL_OR_TEXT),
     optional("execSecurity", NULL_OR_TEXT),
     optional("execAsk", NULL_OR_TEXT),
     optional("execNode", NULL_OR_TEXT),
     optional("model", NULL_OR_TEXT),
-    optional("sendPolicy", NULL_OR_TEXT),
-    optional("groupActivation", NULL_OR_TEXT),
+    optional("spawnedBy", NULL_OR_TEXT),
+    optional("spawnedWorkspaceDir", NULL_OR_TEXT),
+    optional("spawnDepth", Shape::Nullable(&NOT_NEGATIVE)),
+    optional("subagentRole", Shape::Nullable(&SUBAGENT_ROLE)),
+    optional("subagentControlScope", Shape::Nullable(&CONTROL_SCOPE)),
+    optional("sendPolicy", Shape::Nullable(&SEND_POLICY)),
+    optional("groupActivation", Shape::Nullable(&GROUP_ACTIVATION)),
 ];
+
+static RESPONSE_USAGE: Shape = Shape::Words(&["off", "tokens", "full", "on"]);
+static SEND_POLICY: Shape = Shape::Words(&["allow", "deny"]);
+static GROUP_ACTIVATION: Shape = Shape::Words(&["mention", "always"]);
+static SUBAGENT_ROLE: Shape = Shape::Words(&["orchestrator", "leaf"]);
+static CONTROL_SCOPE: Shape = Shape::Words(&["children", "none"]);

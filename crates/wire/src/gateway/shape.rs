@@ -21,6 +21,8 @@ pub enum Shape {
         least: i64,
         most: i64,
     },
+    /// A string of this form.
+    Formed(&'static Form),
     /// Exactly this text.
     Constant(&'static str),
     /// Exactly this number.
@@ -28,14 +30,25 @@ pub enum Shape {
     /// One of these words.
     Words(&'static [&'static str]),
     List(&'static Shape),
+    /// At least one of these.
+    Items(&'static Shape),
     /// These keys and no others.
     Object(&'static [Field]),
+    /// An object that nothing is checked in: whatever is none of these keys, or is no such value, is as good as absent.
+    Open(&'static [Field]),
     /// Any keys; all values alike.
     Map(&'static Shape),
     /// `null`, or this.
     Nullable(&'static Shape),
     /// One of these.
     AnyOf(&'static [Shape]),
+}
+
+/// The form of a string: how it is told to clients, and the check.
+#[derive(Debug)]
+pub struct Form {
+    pub pattern: &'static str,
+    pub fits: fn(&str) -> bool,
 }
 
 /// A key of an object.
@@ -85,7 +98,10 @@ fn collect(value: &Value, shape: &Shape, at: &str, complaints: &mut Vec<String>)
         complaints.push(if at.is_empty() { what.to_owned() } else { format!("at {at}: {what}") });
     };
     match (shape, value) {
-        (Shape::Any, _) | (Shape::Bool, Value::Bool(_)) | (Shape::Nullable(_), Value::Null) => {}
+        (Shape::Any, _)
+        | (Shape::Bool, Value::Bool(_))
+        | (Shape::Nullable(_), Value::Null)
+        | (Shape::Open(_), Value::Object(_)) => {}
         (Shape::Bool, _) => say("must be boolean"),
         (Shape::Text { least, most }, Value::String(text)) => {
             let length = text.encode_utf16().count();
@@ -95,7 +111,12 @@ fn collect(value: &Value, shape: &Shape, at: &str, complaints: &mut Vec<String>)
                 say(&format!("must NOT have more than {most} characters"));
             }
         }
-        (Shape::Text { .. }, _) => say("must be string"),
+        (Shape::Formed(form), Value::String(text)) => {
+            if !(form.fits)(text) {
+                say(&format!("must match pattern \"{}\"", form.pattern));
+            }
+        }
+        (Shape::Text { .. } | Shape::Formed(_), _) => say("must be string"),
         (Shape::Integer { least, most }, value) => match whole(value) {
             None => say("must be integer"),
             Some(number) if number < *least => say(&format!("must be >= {least}")),
@@ -118,12 +139,15 @@ fn collect(value: &Value, shape: &Shape, at: &str, complaints: &mut Vec<String>)
                 say("must match a schema in anyOf");
             }
         }
-        (Shape::List(item), Value::Array(items)) => {
+        (Shape::Items(_), Value::Array(items)) if items.is_empty() => {
+            say("must NOT have fewer than 1 items");
+        }
+        (Shape::List(item) | Shape::Items(item), Value::Array(items)) => {
             for (index, value) in items.iter().enumerate() {
                 collect(value, item, &format!("{at}/{index}"), complaints);
             }
         }
-        (Shape::List(_), _) => say("must be array"),
+        (Shape::List(_) | Shape::Items(_), _) => say("must be array"),
         (Shape::Map(item), Value::Object(members)) => {
             for (key, value) in members {
                 collect(value, item, &format!("{at}/{}", pointer(key)), complaints);
@@ -132,10 +156,24 @@ fn collect(value: &Value, shape: &Shape, at: &str, complaints: &mut Vec<String>)
         (Shape::Object(fields), Value::Object(members)) => {
             object((fields, members), at, complaints);
         }
-        (Shape::Map(_) | Shape::Object(_), _) => say("must be object"),
-        (Shape::Nullable(inner), value) => collect(value, inner, at, complaints),
+        (Shape::Map(_) | Shape::Object(_) | Shape::Open(_), _) => say("must be object"),
+        (Shape::Nullable(inner), value) => nullable(value, inner, at, complaints),
         (Shape::AnyOf(shapes), value) => any_of(value, shapes, at, complaints),
     }
+}
+
+/// What fits neither way is told both ways, and that there were two.
+fn nullable(value: &Value, inner: &Shape, at: &str, complaints: &mut Vec<String>) {
+    let before = complaints.len();
+    collect(value, inner, at, complaints);
+    if complaints.len() == before {
+        return;
+    }
+    let place = if at.is_empty() { String::new() } else { format!("at {at}: ") };
+    let either = format!("{place}must match a schema in anyOf");
+    complaints.retain(|complaint| *complaint != either);
+    complaints.push(format!("{place}must be null"));
+    complaints.push(either);
 }
 
 /// What is wrong by each of the shapes, unless one of them fits.
@@ -208,11 +246,15 @@ mod tests {
         optional("keys", Shape::Nullable(&LIST)),
         optional("version", Shape::Number(1)),
         optional("when", Shape::AnyOf(WHEN)),
+        optional("word", Shape::Nullable(&WORD)),
+        optional("some", Shape::Items(&FILLED)),
+        optional("loose", Shape::Open(&[optional("limit", Shape::Bool)])),
     ]);
     static WHEN: &[Shape] = &[
         Shape::Object(&[needed("kind", Shape::Constant("at")), needed("at", FILLED)]),
         Shape::Object(&[needed("kind", Shape::Constant("every")), needed("ms", FILLED)]),
     ];
+    static WORD: Shape = Shape::Words(&["a", "b"]);
 
     #[test]
     fn a_check_says_all_that_is_wrong_and_where() {
@@ -224,20 +266,37 @@ mod tests {
             (
                 json!({"client": {"id": "c"}}),
                 Err("at /client/id: must be equal to constant; \
-                     at /client/id: must match a schema in anyOf"),
+                     at /client/id: must match a schema in anyOf; at /client: must be null; \
+                     at /client: must match a schema in anyOf"),
             ),
             (
                 json!({"client": {}, "foo": 1}),
-                Err(
-                    "at root: unexpected property 'foo'; at /client: must have required property 'id'",
-                ),
+                Err("at root: unexpected property 'foo'; at /client: must have required property \
+                     'id'; at /client: must be null; at /client: must match a schema in anyOf"),
             ),
+            (
+                json!({"client": null, "keys": 1}),
+                Err("at /keys: must be array; at /keys: must be null; \
+                     at /keys: must match a schema in anyOf"),
+            ),
+            (
+                json!({"client": null, "word": "c"}),
+                Err("at /word: must be equal to constant; at /word: must be null; \
+                     at /word: must match a schema in anyOf"),
+            ),
+            (
+                json!({"client": null, "some": []}),
+                Err("at /some: must NOT have fewer than 1 items"),
+            ),
+            (json!({"client": null, "loose": {"any": 1, "limit": "x"}, "some": ["a"]}), Ok(())),
+            (json!({"client": null, "loose": 1}), Err("at /loose: must be object")),
             (json!({"client": null, "limit": 0}), Err("at /limit: must be >= 1")),
             (json!({"client": null, "limit": 1e300}), Err("at /limit: must be integer")),
             (json!({"client": null, "limit": "3"}), Err("at /limit: must be integer")),
             (
                 json!({"client": null, "keys": [""]}),
-                Err("at /keys/0: must NOT have fewer than 1 characters"),
+                Err("at /keys/0: must NOT have fewer than 1 characters; at /keys: must be null; \
+                     at /keys: must match a schema in anyOf"),
             ),
             (json!({"client": null, "version": 2}), Err("at /version: must be equal to constant")),
             (json!("x"), Err("must be object")),

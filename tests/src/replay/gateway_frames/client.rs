@@ -199,6 +199,11 @@ impl Client {
         .await
     }
 
+    /// Says whether such a frame has come and was not taken yet.
+    pub fn has(&self, is_it: impl Fn(&Value) -> bool) -> bool {
+        self.kept.iter().any(is_it)
+    }
+
     /// How the connection was closed.
     pub async fn closing(&mut self, patience: Duration) -> Result<(u16, String)> {
         let wait = async {

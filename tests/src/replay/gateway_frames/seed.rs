@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 
 /// The secret that every recorded client knows.
-const TOKEN: &str = "replay-token-that-nobody-else-has";
+pub(super) const TOKEN: &str = "replay-token-that-nobody-else-has";
 
 /// A row with the paths and secrets of this run. Directories called `workspace` were recorded under
 /// another name.

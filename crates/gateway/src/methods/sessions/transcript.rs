@@ -109,7 +109,10 @@ pub(crate) fn compact(shared: &Shared, params: &Value) -> Result<Value, ErrorSha
     let sound = shared.sound()?;
     let found = meant(&sound, text(params, "key"))?;
     let entry = found.entry()?.unwrap_or_default();
-    let id = entry.get("sessionId").and_then(Value::as_str).unwrap_or_default();
+    let Some(id) = entry.get("sessionId").and_then(Value::as_str) else {
+        let key = &found.key;
+        return Ok(json!({ "ok": true, "key": key, "compacted": false, "reason": "no sessionId" }));
+    };
     let keep = params["maxLines"].as_u64().unwrap_or(COMPACT_LINES);
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
     let done =
@@ -181,7 +184,7 @@ fn display(message: &Message, seq: usize) -> Value {
     })
 }
 
-fn cut(text: &str, most: usize) -> String {
+pub(super) fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
@@ -234,7 +237,14 @@ fn glance(message: &Message, chars: usize) -> Option<Value> {
         "user" | "assistant" | "system" => role,
         _ => "other",
     };
-    let text = match blocks {
+    words(message).map(|text| json!({ "role": role, "text": cut(&text, chars) }))
+}
+
+/// What a message says in words; `None` if it says nothing.
+pub(super) fn words(message: &Message) -> Option<String> {
+    let mut body = message.body.clone();
+    without_head(&mut body);
+    let text = match body.get("content") {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(list)) => {
             let texts: Vec<&str> = list.iter().filter_map(|block| block["text"].as_str()).collect();
@@ -243,5 +253,5 @@ fn glance(message: &Message, chars: usize) -> Option<Value> {
         _ => String::new(),
     };
     let text = text.trim();
-    (!text.is_empty()).then(|| json!({ "role": role, "text": cut(text, chars) }))
+    (!text.is_empty()).then(|| text.to_owned())
 }

@@ -1,0 +1,434 @@
+//! `/v1/chat/completions` and `/v1/models`, for programs that speak `OpenAI`'s HTTP, where the config switches them on.
+//!
+//! A model's name is an agent's: `openclaw` or `openclaw/<agent>`. What is asked is a message to that agent, in a session
+//! of its own unless the request names a user or a session; it runs as any other message does, under the same policy and
+//! in the same sandbox. The secret opens the door; the scope is named in a header and gives no more than `operator.write`,
+//! so directives that need more are refused here. A client that leaves ends its run.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::response::Response;
+use clawpen_engine::approvals_file::now_ms;
+use clawpen_engine::random;
+use clawpen_engine::runner::AbortReason;
+use clawpen_rules::access::{Role, Scope, Scopes};
+use clawpen_rules::ids::AgentId;
+use futures_util::stream;
+use serde_json::{Value, json};
+
+use super::history::scopes;
+use super::{admit, fresh_without_cache, not_allowed, plain, refusal};
+use crate::dispatch::Caller as Asker;
+use crate::hub::{Follows, Inbox, Member, Out, Speaks, queue};
+use crate::methods::{agents, chat};
+use crate::shared::Shared;
+use crate::socket::{Caller, MAX_BODY_BYTES};
+
+/// The model that stands for the default agent.
+const NAME: &str = "openclaw";
+/// Messages of one request; more are no talk.
+const MOST_MESSAGES: usize = 500;
+
+pub(super) async fn serve(shared: &Arc<Shared>, caller: Caller, request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let is_on = shared.sound().is_ok_and(|sound| {
+        let keys = ["gateway", "http", "endpoints", "chatCompletions", "enabled"];
+        let at = sound.store.loaded.config.at(&keys);
+        at.is_some_and(|at| at.node.as_bool() == Some(true))
+    });
+    match path.strip_prefix("/v1/").filter(|_| is_on) {
+        Some("chat/completions") if *request.method() != Method::POST => not_allowed("POST"),
+        Some("chat/completions") => complete(shared, caller, request).await,
+        Some("models") if *request.method() != Method::GET => not_allowed("GET"),
+        Some("models") => models(shared, &caller, request.headers(), None),
+        Some(one) if one.starts_with("models/") && *request.method() == Method::GET => {
+            let name = one.strip_prefix("models/").unwrap_or_default();
+            models(shared, &caller, request.headers(), Some(name))
+        }
+        _ => plain(StatusCode::NOT_FOUND, "Not Found"),
+    }
+}
+
+fn bad(why: &str) -> Response {
+    let body = json!({ "error": { "message": why, "type": "invalid_request_error" } });
+    fresh_without_cache(StatusCode::BAD_REQUEST, &body)
+}
+
+/// The secret, and a scope that the request names.
+fn may(
+    shared: &Shared,
+    (caller, headers): (&Caller, &HeaderMap),
+    scope: Scope,
+) -> Result<(), Box<Response>> {
+    admit(shared, caller, headers)?;
+    if scopes(headers).covers(scope) {
+        return Ok(());
+    }
+    let what = format!("missing scope: {scope}");
+    Err(Box::new(refusal(StatusCode::FORBIDDEN, "forbidden", &what)))
+}
+
+/// The agents, as models.
+fn models(shared: &Shared, caller: &Caller, headers: &HeaderMap, one: Option<&str>) -> Response {
+    if let Err(refused) = may(shared, (caller, headers), Scope::Read) {
+        return *refused;
+    }
+    let sound = match shared.sound() {
+        Ok(sound) => sound,
+        Err(error) => {
+            return refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &error.message);
+        }
+    };
+    let ids = agents::all(&sound);
+    let names = [NAME.to_owned(), format!("{NAME}/default")]
+        .into_iter()
+        .chain(ids.iter().map(|id| format!("{NAME}/{id}")));
+    let shown = |name: String| json!({ "id": name, "object": "model", "created": 0, "owned_by": NAME, "permission": [] });
+    let mut all: Vec<Value> = names.map(shown).collect();
+    let Some(one) = one else {
+        return fresh_without_cache(StatusCode::OK, &json!({ "object": "list", "data": all }));
+    };
+    let one = one.replace("%2F", "/").replace("%2f", "/");
+    match all.iter().position(|model| model["id"] == *one) {
+        Some(at) => fresh_without_cache(StatusCode::OK, &all.swap_remove(at)),
+        None => bad("Invalid model id."),
+    }
+}
+
+/// A request that was understood.
+struct Wanted {
+    model: String,
+    session: String,
+    message: String,
+    is_streamed: bool,
+}
+
+async fn complete(shared: &Arc<Shared>, caller: Caller, request: Request) -> Response {
+    let headers = request.headers().clone();
+    if let Err(refused) = may(shared, (&caller, &headers), Scope::Write) {
+        return *refused;
+    }
+    caller.allowance.extend();
+    let body = axum::body::to_bytes(request.into_body(), MAX_BODY_BYTES).await;
+    let Ok(body) = body else { return bad("the body is larger than 2 MiB") };
+    let body: Value = match serde_json::from_slice(&body) {
+        Ok(body) => body,
+        Err(error) => return bad(&format!("the body is no valid JSON: {error}")),
+    };
+    let wanted = match understood(shared, &headers, &body) {
+        Ok(wanted) => wanted,
+        Err(why) => return bad(&why),
+    };
+    caller.allowance.stay();
+    let run = random::uuid();
+    // Heard from before the run begins.
+    let mut listener = Listener::new(shared, &run, &wanted.session);
+    let params = json!({
+        "sessionKey": wanted.session, "message": wanted.message, "idempotencyKey": run,
+    });
+    let asker = asker(&caller, &listener.connection);
+    let door = shared.clone();
+    let sent = tokio::task::spawn_blocking(move || chat::send(&door, &asker, &params)).await;
+    match sent {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => return bad(&error.message),
+        Err(_) => {
+            let code = StatusCode::INTERNAL_SERVER_ERROR;
+            return refusal(code, "api_error", "internal error");
+        }
+    }
+    let name = Chunk { id: format!("chatcmpl_{run}"), model: wanted.model };
+    if wanted.is_streamed {
+        return streamed(name, listener);
+    }
+    let mut text = String::new();
+    loop {
+        match listener.next().await {
+            Heard::Piece(piece) => text.push_str(&piece),
+            Heard::End => return fresh_without_cache(StatusCode::OK, &name.whole(&text)),
+            Heard::Failed(why) => {
+                let body = json!({ "error": { "message": why, "type": "api_error" } });
+                return fresh_without_cache(StatusCode::INTERNAL_SERVER_ERROR, &body);
+            }
+        }
+    }
+}
+
+/// Which agent, which session, what is said.
+fn understood(shared: &Shared, headers: &HeaderMap, body: &Value) -> Result<Wanted, String> {
+    let sound = shared.sound().map_err(|error| error.message)?;
+    let config = &sound.store.loaded.config;
+    let message = message(&body["messages"])?;
+    let model = body["model"].as_str().unwrap_or(NAME).trim().to_owned();
+    let header = |name: &str| {
+        let value = headers.get(name).and_then(|value| value.to_str().ok());
+        value.map(str::trim).filter(|value| !value.is_empty())
+    };
+    let of_model = match model.strip_prefix(NAME) {
+        Some("" | "/default") => None,
+        Some(rest) if rest.len() > 1 && rest.starts_with(['/', ':']) => rest.get(1..),
+        _ => return Err("Invalid `model`. Use `openclaw` or `openclaw/<agentId>`.".to_owned()),
+    };
+    let agent = header("x-openclaw-agent-id").or(of_model).map(AgentId::normalize);
+    let agent = agent.unwrap_or_else(|| config.default_agent());
+    let user = body["user"].as_str().map(str::trim).filter(|user| !user.is_empty());
+    let session = match (header("x-openclaw-session-key"), user) {
+        (Some(key), _) => key.to_owned(),
+        (None, Some(user)) => format!("agent:{agent}:openai-user:{}", user.to_lowercase()),
+        (None, None) => format!("agent:{agent}:openai:{}", random::uuid()),
+    };
+    Ok(Wanted { model, session, message, is_streamed: body["stream"] == json!(true) })
+}
+
+/// The talk as one message: the last thing that was said, after what came before it.
+fn message(messages: &Value) -> Result<String, String> {
+    let missing = || "Missing user message in `messages`.".to_owned();
+    let list = messages.as_array().filter(|list| !list.is_empty()).ok_or_else(missing)?;
+    if list.len() > MOST_MESSAGES {
+        return Err(format!("more than {MOST_MESSAGES} messages"));
+    }
+    let mut said: Vec<(&str, String)> = Vec::new();
+    for one in list {
+        let text = match &one["content"] {
+            Value::String(text) => text.clone(),
+            Value::Array(parts) => {
+                if parts.iter().any(|part| part["type"] == "image_url") {
+                    return Err("images are not taken here; attach them with chat.send".to_owned());
+                }
+                let texts: Vec<&str> =
+                    parts.iter().filter_map(|part| part["text"].as_str()).collect();
+                texts.join("\n")
+            }
+            _ => String::new(),
+        };
+        if !text.trim().is_empty() {
+            said.push((one["role"].as_str().unwrap_or("user"), text));
+        }
+    }
+    let (_, newest) = said.pop().ok_or_else(missing)?;
+    if said.is_empty() {
+        return Ok(newest);
+    }
+    let mut text = String::from("[What was said before]\n");
+    for (role, words) in said {
+        text = format!("{text}{role}: {words}\n");
+    }
+    Ok(format!("{text}\n[Now]\n{newest}"))
+}
+
+/// Whoever comes by this door may write, and nothing more.
+fn asker(caller: &Caller, connection: &str) -> Asker {
+    Asker {
+        role: Role::Operator,
+        scopes: Scopes::of([Scope::Write.as_str()]),
+        client_id: "openai-http".to_owned(),
+        client_mode: "backend".to_owned(),
+        display_name: None,
+        device: None,
+        connection: connection.to_owned(),
+        address: caller.address.ip(),
+        hears_tools: false,
+    }
+}
+
+/// What is heard of a run.
+enum Heard {
+    Piece(String),
+    End,
+    Failed(String),
+}
+
+/// Hears of one run. Gone before the run's end, it ends it.
+struct Listener {
+    shared: Arc<Shared>,
+    connection: String,
+    inbox: Inbox,
+    run: String,
+    session: String,
+    /// How much of the text was heard.
+    heard: usize,
+    is_over: bool,
+}
+
+impl Listener {
+    fn new(shared: &Arc<Shared>, run: &str, session: &str) -> Self {
+        let (outbox, inbox) = queue();
+        let connection = random::uuid();
+        let member = Member {
+            outbox,
+            role: Role::Operator,
+            scopes: Scopes::of([Scope::Read.as_str()]),
+            device: None,
+            follows: Follows::default(),
+            speaks: Speaks::Newer,
+        };
+        shared.hub.join(&connection, member);
+        Self {
+            shared: shared.clone(),
+            connection,
+            inbox,
+            run: run.to_owned(),
+            session: session.to_owned(),
+            heard: 0,
+            is_over: false,
+        }
+    }
+
+    async fn next(&mut self) -> Heard {
+        loop {
+            if self.is_over {
+                return Heard::End;
+            }
+            let text = match self.inbox.receiver.recv().await {
+                Some(Out::Text(text)) => text,
+                Some(Out::Close(..)) | None => {
+                    self.is_over = true;
+                    return Heard::Failed("the gateway stops".to_owned());
+                }
+            };
+            self.inbox.sent(text.len());
+            if !text.contains(&self.run) {
+                continue;
+            }
+            let Ok(frame) = serde_json::from_str::<Value>(&text) else { continue };
+            let payload = &frame["payload"];
+            if frame["event"] != "chat" || payload["runId"] != *self.run {
+                continue;
+            }
+            let all = payload["message"]["content"][0]["text"].as_str().unwrap_or_default();
+            let piece = all.get(self.heard..).unwrap_or_default().to_owned();
+            self.heard = self.heard.max(all.len());
+            match payload["state"].as_str() {
+                Some("error") => {
+                    self.is_over = true;
+                    let why = payload["errorMessage"].as_str().unwrap_or("the run failed");
+                    return Heard::Failed(why.to_owned());
+                }
+                Some("aborted") => {
+                    self.is_over = true;
+                    return Heard::Failed("the run was ended".to_owned());
+                }
+                Some("final") => self.is_over = true,
+                _ => {}
+            }
+            if !piece.is_empty() {
+                return Heard::Piece(piece);
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.shared.hub.leave(&self.connection);
+        if !self.is_over {
+            let (shared, session, run) =
+                (self.shared.clone(), self.session.clone(), self.run.clone());
+            // Ending takes locks that must not be waited for here.
+            drop(tokio::task::spawn_blocking(move || {
+                let spelled = shared.runner.session_of(&run).unwrap_or(session);
+                shared.runner.abort(&spelled, Some(&run), AbortReason::Rpc);
+            }));
+        }
+    }
+}
+
+/// What every part of an answer repeats.
+struct Chunk {
+    id: String,
+    model: String,
+}
+
+impl Chunk {
+    fn whole(&self, text: &str) -> Value {
+        let text = if text.is_empty() { "No response from the agent." } else { text };
+        json!({
+            "id": self.id,
+            "object": "chat.completion",
+            "created": now_ms() / 1000,
+            "model": self.model,
+            "choices": [{
+                "index": 0,
+                "message": { "role": "assistant", "content": text },
+                "finish_reason": "stop",
+            }],
+            "usage": { "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0 },
+        })
+    }
+
+    fn part(&self, choice: &Value) -> Bytes {
+        let part = json!({
+            "id": self.id,
+            "object": "chat.completion.chunk",
+            "created": now_ms() / 1000,
+            "model": self.model,
+            "choices": [choice],
+        });
+        Bytes::from(format!("data: {part}\n\n"))
+    }
+}
+
+fn streamed(name: Chunk, listener: Listener) -> Response {
+    let first = name.part(&json!({ "index": 0, "delta": { "role": "assistant" } }));
+    let parts = stream::unfold(Some((Some(first), name, listener)), |state| async move {
+        let (first, name, mut listener) = state?;
+        if let Some(first) = first {
+            return Some((Ok::<_, Infallible>(first), Some((None, name, listener))));
+        }
+        match listener.next().await {
+            Heard::Piece(piece) => {
+                let choice = json!({
+                    "index": 0, "delta": { "content": piece }, "finish_reason": Value::Null,
+                });
+                let part = name.part(&choice);
+                Some((Ok(part), Some((None, name, listener))))
+            }
+            Heard::End => Some((Ok(Bytes::from_static(b"data: [DONE]\n\n")), None)),
+            Heard::Failed(why) => {
+                let error = json!({ "error": { "message": why, "type": "api_error" } });
+                let end = format!("data: {error}\n\ndata: [DONE]\n\n");
+                Some((Ok(Bytes::from(end)), None))
+            }
+        }
+    });
+    let mut response = Response::new(Body::from_stream(parts));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_talk_becomes_one_message() {
+        for (messages, expected) in [
+            (json!([{ "role": "user", "content": "hi" }]), Ok("hi")),
+            (
+                json!([{ "role": "system", "content": "kind" },
+                       { "role": "user", "content": [{ "type": "text", "text": "hi" }] }]),
+                Ok("[What was said before]\nsystem: kind\n\n[Now]\nhi"),
+            ),
+            (json!([]), Err("Missing user message in `messages`.")),
+            (json!(null), Err("Missing user message in `messages`.")),
+            (
+                json!([{ "role": "user", "content": " " }]),
+                Err("Missing user message in `messages`."),
+            ),
+            (
+                json!([{ "role": "user", "content": [{ "type": "image_url" }] }]),
+                Err("images are not taken here; attach them with chat.send"),
+            ),
+        ] {
+            let found = message(&messages);
+            assert_eq!(found.as_deref().map_err(String::as_str), expected, "{messages}");
+        }
+    }
+}
