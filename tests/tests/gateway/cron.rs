@@ -240,6 +240,40 @@ async fn jobs_are_changed_listed_run_by_hand_and_removed() {
         (&json!(2), &json!(1), &json!(true), &json!(1))
     );
 
+    // Of one kind a change changes what it names.
+    let patch = json!({ "payload": { "kind": "agentTurn", "timeoutSeconds": 5 }, "enabled": true,
+                        "schedule": { "kind": "every", "everyMs": 60_000 } });
+    let changed = json!({ "id": one["id"], "patch": patch });
+    let changed = call(&mut client, "cron.update", changed).await["payload"].clone();
+    let payload = json!({ "kind": "agentTurn", "message": "x", "timeoutSeconds": 5 });
+    assert_eq!(changed["payload"], payload, "{changed}");
+    assert!(changed["state"]["nextRunAtMs"].as_u64().unwrap() > now_ms(), "{changed}");
+
+    let remove = json!({ "id": two["id"] });
+    let removed = call(&mut client, "cron.remove", remove.clone()).await["payload"].clone();
+    assert_eq!(removed, json!({ "ok": true, "removed": true }));
+    told(&mut client, &two, "removed").await;
+    let again = call(&mut client, "cron.remove", remove).await["payload"].clone();
+    assert_eq!(again, json!({ "ok": true, "removed": false }));
+    for method in ["cron.run", "cron.update"] {
+        let params = json!({ "id": "nope", "patch": {} });
+        let params = if method == "cron.run" { json!({ "id": "nope" }) } else { params };
+        let answer = call(&mut client, method, params).await;
+        let known = (&json!("UNAVAILABLE"), &json!("unknown cron job id: nope"));
+        assert_eq!((&answer["error"]["code"], &answer["error"]["message"]), known);
+    }
+    over(ground).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_runs_by_hand_and_its_plan_stays_as_it_was() {
+    let server = ModelServer::start(|_| Reply::text("Done.").answer(WIRE));
+    let ground = super::chat::ground(&server, "").await;
+    let mut client = ground.login(ALL).await;
+    let one = add(&mut client, turn("one", hourly(), "x")).await;
+    let off = json!({ "id": one["id"], "patch": { "enabled": false, "name": "uno" } });
+    assert_eq!(call(&mut client, "cron.update", off).await["ok"], true);
+    let two = add(&mut client, turn("two", hourly(), "y")).await;
     // By hand it runs all the same; one that is not due does not if that was asked.
     let due = json!({ "id": two["id"], "mode": "due" });
     let due = call(&mut client, "cron.run", due).await["payload"].clone();
@@ -271,29 +305,6 @@ async fn jobs_are_changed_listed_run_by_hand_and_removed() {
     ] {
         let runs = call(&mut client, "cron.runs", params.clone()).await;
         assert_eq!(runs["payload"]["total"], expected, "{params}");
-    }
-
-    // Of one kind a change changes what it names.
-    let patch = json!({ "payload": { "kind": "agentTurn", "timeoutSeconds": 5 }, "enabled": true,
-                        "schedule": { "kind": "every", "everyMs": 60_000 } });
-    let changed = json!({ "id": one["id"], "patch": patch });
-    let changed = call(&mut client, "cron.update", changed).await["payload"].clone();
-    let payload = json!({ "kind": "agentTurn", "message": "x", "timeoutSeconds": 5 });
-    assert_eq!(changed["payload"], payload, "{changed}");
-    assert!(changed["state"]["nextRunAtMs"].as_u64().unwrap() > now_ms(), "{changed}");
-
-    let remove = json!({ "id": two["id"] });
-    let removed = call(&mut client, "cron.remove", remove.clone()).await["payload"].clone();
-    assert_eq!(removed, json!({ "ok": true, "removed": true }));
-    told(&mut client, &two, "removed").await;
-    let again = call(&mut client, "cron.remove", remove).await["payload"].clone();
-    assert_eq!(again, json!({ "ok": true, "removed": false }));
-    for method in ["cron.run", "cron.update"] {
-        let params = json!({ "id": "nope", "patch": {} });
-        let params = if method == "cron.run" { json!({ "id": "nope" }) } else { params };
-        let answer = call(&mut client, method, params).await;
-        let known = (&json!("UNAVAILABLE"), &json!("unknown cron job id: nope"));
-        assert_eq!((&answer["error"]["code"], &answer["error"]["message"]), known);
     }
     over(ground).await;
 }
@@ -359,7 +370,12 @@ async fn what_may_not_be_planned_is_refused_with_a_reason_and_nothing_is_kept() 
         let answer = call(&mut client, method, params.clone()).await;
         assert_eq!(answer["error"]["code"], "INVALID_REQUEST", "{method} {params}: {answer}");
     }
-    // Whoever may not change everything may look.
+    assert!(!ground.home.path().join(".openclaw/cron/jobs.json").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_change_everything_plans_nothing_and_may_look() {
+    let ground = Ground::new().await;
     let mut writer = ground.login(WRITER).await;
     let job = turn("n", hourly(), "m");
     for (method, params) in [
@@ -373,7 +389,9 @@ async fn what_may_not_be_planned_is_refused_with_a_reason_and_nothing_is_kept() 
     }
     assert_eq!(call(&mut writer, "cron.list", json!({})).await["payload"]["total"], 0);
     // A page that only chats is not helped by a strong credential.
-    let mut page = Client::connect(ground.address(), &Headers::default()).await.unwrap();
+    let origin = Some(format!("http://localhost:{}", ground.address().port()));
+    let headers = Headers { origin, ..Headers::default() };
+    let mut page = Client::connect(ground.address(), &headers).await.unwrap();
     let challenge = page.challenge(WAIT).await.unwrap();
     let mut hello = connect(ALL, TOKEN);
     hello["params"]["client"]["id"] = json!("webchat");
@@ -381,10 +399,10 @@ async fn what_may_not_be_planned_is_refused_with_a_reason_and_nothing_is_kept() 
     hello["params"]["device"] = super::device();
     Devices::default().sign(&mut hello, &challenge, None, None).unwrap();
     page.send(hello.to_string()).await;
-    if page.response(&json!("c"), WAIT).await.unwrap()["ok"] == true {
-        let answer = call(&mut page, "cron.add", job).await;
-        assert_eq!(answer["ok"], false, "{answer}");
-    }
+    let hello = page.response(&json!("c"), WAIT).await.unwrap();
+    assert_eq!(hello["ok"], true, "{hello}");
+    let answer = call(&mut page, "cron.add", job).await;
+    assert_eq!(answer["error"]["message"], "webchat clients cannot change planned jobs");
     assert!(!ground.home.path().join(".openclaw/cron/jobs.json").exists());
 }
 

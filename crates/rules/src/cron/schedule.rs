@@ -196,7 +196,9 @@ fn fields(expr: &str) -> Result<[String; 6], &'static str> {
     } else {
         parts
     };
-    parts.try_into().map_err(|_: Vec<String>| "it must have five fields, or six with seconds first")
+    parts
+        .try_into()
+        .map_err(|_others: Vec<String>| "it must have five fields, or six with seconds first")
 }
 
 /// How far a job is put off within its spread: the same for one job always, different for two.

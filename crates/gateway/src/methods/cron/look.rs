@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use clawpen_engine::cron_store::{Job, is_plain_id};
+use clawpen_rules::timestamp::Timestamp;
 use clawpen_wire::gateway::ErrorShape;
 use serde_json::{Value, json};
 
@@ -71,7 +72,7 @@ pub(crate) fn list(shared: &Shared, params: &Value) -> Result<Value, ErrorShape>
 
 /// Whoever has no next moment comes last.
 fn order(by: &str, one: &Job, other: &Job) -> Ordering {
-    let next = |job: &Job| job.next_run().map_or(u64::MAX, |next| next.as_millis());
+    let next = |job: &Job| job.next_run().map_or(u64::MAX, Timestamp::as_millis);
     let updated = |job: &Job| job.0.get("updatedAtMs").and_then(Value::as_u64).unwrap_or_default();
     let names = || {
         let name = |job: &Job| job.text("name").to_lowercase();
@@ -92,7 +93,7 @@ pub(crate) fn status(shared: &Shared) -> Result<Value, ErrorShape> {
         "enabled": settings.is_on,
         "storePath": settings.store.path().to_string_lossy(),
         "jobs": jobs.len(),
-        "nextWakeAtMs": next.filter(|_| settings.is_on).map(|next| next.as_millis()),
+        "nextWakeAtMs": next.filter(|_| settings.is_on).map(Timestamp::as_millis),
     }))
 }
 
