@@ -62,6 +62,6 @@ mod tests {
         check(&["cannot read `a/b`", "`a`: no directory"], "cannot read `a/b`: `a`: no directory");
         check(&["cannot read `a`", "no: `a`", "`a`"], "cannot read `a`: no: `a`");
         check(&["x: why", "why", "deep"], "x: why: deep");
-        check(&["`a", "`"], "`a");
+        check(&["`a", "`"], "`a: `");
     }
 }

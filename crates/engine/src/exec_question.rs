@@ -164,8 +164,8 @@ pub(crate) fn ask_about(
 }
 
 /// What holds at every door of ours where the mode sandboxes nothing and nobody has named a host.
-const STAYS_INSIDE: &str = "agents that Clawpen itself serves (chat, gateway, MCP) run it in a sandbox all the same: \
-    their commands reach this machine only where a person sends them, by `tools.exec.host` or `/exec host=gateway`";
+const STAYS_INSIDE: &str = "agents that Clawpen itself serves (chat, gateway, MCP) run their commands in a sandbox all \
+    the same; these reach this machine only where a person sends them, by `tools.exec.host` or `/exec host=gateway`";
 
 /// Whether a session whose commands the mode would let out has them in a sandbox at our own doors.
 fn stays_inside(store: &Store, explanation: &Explanation, call: &CallFacts<'_>) -> bool {
