@@ -142,6 +142,8 @@ struct Inner {
     stores: Mutex<()>,
     /// One sub-agent is counted and started at a time, or several at once would all be the last that is allowed.
     spawning: Mutex<()>,
+    /// How many ends of commands each session was told of since anything else was said there.
+    told_in_a_row: Mutex<HashMap<String, u32>>,
     closed: AtomicBool,
 }
 
@@ -159,6 +161,8 @@ struct Active {
     cancelled: CancellationToken,
     stops: Mutex<Stops>,
     why: Mutex<Option<AbortReason>>,
+    /// It was ended, or what it left behind is not to be heard of any more.
+    unheard: AtomicBool,
     end: watch::Sender<Option<Ended>>,
 }
 
@@ -171,6 +175,7 @@ struct Stops {
 
 impl Active {
     fn abort(&self, why: AbortReason) -> bool {
+        self.unheard.store(true, Ordering::Relaxed);
         if self.end.borrow().is_some() {
             return false;
         }
@@ -208,6 +213,10 @@ impl Active {
         self.cancelled.is_cancelled()
     }
 
+    fn is_unheard(&self) -> bool {
+        self.unheard.load(Ordering::Relaxed)
+    }
+
     fn why(&self) -> AbortReason {
         self.why.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(AbortReason::Rpc)
     }
@@ -227,6 +236,7 @@ impl Runner {
             runs: Mutex::default(),
             stores: Mutex::default(),
             spawning: Mutex::default(),
+            told_in_a_row: Mutex::default(),
             closed: AtomicBool::new(false),
         };
         Self(Arc::new(inner))
@@ -258,12 +268,17 @@ impl Runner {
                 cancelled: CancellationToken::new(),
                 stops: Mutex::default(),
                 why: Mutex::default(),
+                unheard: AtomicBool::new(false),
                 end: watch::Sender::new(None),
             });
             runs.known.insert(run.clone(), Arc::clone(&active));
             active
         };
         let session = active.session.clone();
+        if !run.starts_with(notice::NAME) {
+            let told = self.0.told_in_a_row.lock();
+            told.unwrap_or_else(PoisonError::into_inner).remove(&session);
+        }
         let inner = Arc::clone(&self.0);
         drop(self.0.handle.spawn(async move { inner.drive(active, request, place).await }));
         Ok(Started { run, session, status: StartStatus::Started })
@@ -279,7 +294,8 @@ impl Runner {
     }
 
     /// Ends the runs of a session, or one of them: what a model says is not heard any more, and what a tool has started is
-    /// killed with all its children. Gives the runs that were ended.
+    /// killed with all its children. Ends of commands that they left in the background are not told. Gives the runs that
+    /// were ended.
     pub fn abort(&self, session: &str, run: Option<&str>, why: AbortReason) -> Vec<String> {
         let wanted: Vec<Arc<Active>> = {
             let runs = self.0.runs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -294,6 +310,14 @@ impl Runner {
             .filter(|active| active.abort(why))
             .map(|active| active.run.clone())
             .collect()
+    }
+
+    /// Nothing more is told of what the runs of a session have left behind. Those that go on do.
+    pub fn hush(&self, session: &str) {
+        let runs = self.0.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        for active in runs.known.values().filter(|active| active.session == session) {
+            active.unheard.store(true, Ordering::Relaxed);
+        }
     }
 
     /// The runs of a session that have not ended, waiting ones included.

@@ -12,13 +12,13 @@
 mod settle;
 mod turn;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::convert::Infallible;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clawpen_engine::approvals_file::now_ms;
 use clawpen_engine::config_file::Sound;
@@ -36,6 +36,8 @@ use crate::shared::{Shared, unavailable};
 
 /// How long nobody looks if nothing happens. A clock that is set is noticed by then, and so is a change by another process.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long next moments are searched for in one look; the store is locked meanwhile. The rest comes soon after.
+const SEARCH: Duration = Duration::from_millis(200);
 /// A clock that goes back further than this was set.
 const SET_BACK_MS: u64 = 60_000;
 /// Runs that were asked for by hand and wait.
@@ -93,6 +95,8 @@ struct State {
     /// Which store we run the jobs of, and what keeps others from it.
     own: Option<(PathBuf, File)>,
     known: Option<(Stamp, Arc<Vec<Job>>)>,
+    /// Jobs without a next moment, with the schedules that have none: to search for one is dear.
+    hopeless: HashMap<String, Value>,
     last_look_ms: u64,
     /// What was last wrong; it is told once.
     trouble: Option<String>,
@@ -215,7 +219,14 @@ fn look(shared: &Shared) -> Result<Look, ErrorShape> {
     }
     let mut claims = Vec::new();
     for (id, asked) in wanted(shared, &settings, (&jobs, now)) {
-        claims.extend(claim(shared, &settings, (&id, asked, now))?);
+        match claim(shared, &settings, (&id, asked, now)) {
+            Ok(claimed) => claims.extend(claimed),
+            // Those before it are claimed, and run.
+            Err(error) => {
+                Planner::complain(shared, &error);
+                break;
+            }
+        }
     }
     // What is due by now and was not claimed waits for room, or can never run.
     let ahead = jobs.iter().filter(|job| job.is_enabled()).filter_map(Job::next_run);
@@ -223,6 +234,8 @@ fn look(shared: &Shared) -> Result<Look, ErrorShape> {
     let pause = next.map_or(LONGEST_PAUSE, |next| {
         Duration::from_millis(next.as_millis().saturating_sub(now_ms())).min(LONGEST_PAUSE)
     });
+    let is_whole = jobs.is_empty() || shared.cron.state().known.is_some();
+    let pause = if is_whole { pause } else { pause.min(SEARCH) };
     Ok(Look { claims, pause })
 }
 
@@ -271,6 +284,9 @@ fn plan(shared: &Shared, settings: &Settings, now: Timestamp) -> Result<Arc<Vec<
         let mut state = shared.cron.state();
         let is_set_back = now.as_millis().saturating_add(SET_BACK_MS) < state.last_look_ms;
         state.last_look_ms = now.as_millis();
+        if is_set_back {
+            state.hopeless.clear();
+        }
         if let (Some((known, jobs)), false) = (&state.known, is_set_back)
             && Some(*known) == stamp
         {
@@ -278,9 +294,8 @@ fn plan(shared: &Shared, settings: &Settings, now: Timestamp) -> Result<Arc<Vec<
         }
         is_set_back
     };
-    if stamp.is_none() {
-        return Ok(Arc::default());
-    }
+    let Some(stamp) = stamp else { return Ok(Arc::default()) };
+    let mut search = Search::new(shared);
     let jobs = settings.store.change(|jobs| {
         for job in jobs.iter_mut().filter(|job| job.is_enabled()) {
             let known = job.next_run();
@@ -289,11 +304,18 @@ fn plan(shared: &Shared, settings: &Settings, now: Timestamp) -> Result<Arc<Vec<
             if known.is_some() && !is_stale {
                 continue;
             }
+            if !is_stale && !search.is_worth_it(job) {
+                continue;
+            }
             let last = job.last_run().filter(|_| !is_stale);
             let next = job.schedule(&settings.zone).ok();
             let next = next.and_then(|schedule| schedule.next(job.id(), now, last));
+            if next.is_none() {
+                search.give_up(job);
+            }
             if next != known {
                 job.plan(next);
+                search.is_whole = false;
             }
         }
         Ok::<_, Infallible>(jobs.clone())
@@ -301,8 +323,44 @@ fn plan(shared: &Shared, settings: &Settings, now: Timestamp) -> Result<Arc<Vec<
     let jobs = Arc::new(jobs.map_err(|error| unavailable(&error))?);
     let mut state = shared.cron.state();
     state.trouble = None;
-    state.known = settings.store.stamp().map(|stamp| (stamp, Arc::clone(&jobs)));
+    state.hopeless = search.hopeless;
+    // What we have written has a stamp that may be somebody else's by now: it is read once more.
+    state.known = search.is_whole.then(|| (stamp, Arc::clone(&jobs)));
     Ok(jobs)
+}
+
+/// The search for next moments in one look.
+struct Search {
+    begun: Instant,
+    /// Those of the last look, and of this one.
+    known: HashMap<String, Value>,
+    hopeless: HashMap<String, Value>,
+    /// Nothing was left for later, and nothing changed.
+    is_whole: bool,
+}
+
+impl Search {
+    fn new(shared: &Shared) -> Self {
+        let known = std::mem::take(&mut shared.cron.state().hopeless);
+        Self { begun: Instant::now(), known, hopeless: HashMap::new(), is_whole: true }
+    }
+
+    /// Whether a job may have a next moment, and there is time to find it.
+    fn is_worth_it(&mut self, job: &Job) -> bool {
+        let schedule = job.0.get("schedule").unwrap_or(&Value::Null);
+        if self.known.get(job.id()) == Some(schedule) {
+            self.give_up(job);
+            return false;
+        }
+        let has_time = self.begun.elapsed() < SEARCH;
+        self.is_whole &= has_time;
+        has_time
+    }
+
+    fn give_up(&mut self, job: &Job) {
+        let schedule = job.0.get("schedule").cloned().unwrap_or_default();
+        self.hopeless.insert(job.id().to_owned(), schedule);
+    }
 }
 
 /// Which jobs may begin now: those that were asked for by hand, then those that are due, the longest first.

@@ -212,6 +212,10 @@ impl Runs {
         if own.is_empty() && !others.is_empty() {
             return Err(NotEnded::NotYours);
         }
+        if run.is_none() && others.is_empty() {
+            // Whoever stops a session does not want to hear of what it left behind either.
+            shared.runner.hush(session);
+        }
         let mut stopped = Vec::new();
         for one in own {
             if !shared.runner.abort(session, Some(&one), AbortReason::Rpc).is_empty() {

@@ -276,8 +276,8 @@ pub fn decide_event(event: &str, role: Role, scopes: &Scopes) -> Access {
         Scope::Approvals
     } else if event.starts_with("device.pair.") || event.starts_with("node.pair.") {
         Scope::Pairing
-    } else if event.starts_with("session") || matches!(event, "chat" | "agent") {
-        // What is said in sessions is for those who may read them; the reference tells it to everybody.
+    } else if event.starts_with("session") || matches!(event, "chat" | "agent" | "cron") {
+        // What is said in sessions, and what planned jobs came to, is for those who may read them; the reference tells it to everybody.
         Scope::Read
     } else {
         return Access::Allowed;
@@ -331,6 +331,8 @@ mod tests {
         ] {
             assert_eq!(decide_event(event, Role::Operator, &read), expected, "{event}");
         }
+        let none = decide_event("cron", Role::Operator, &Scopes::of(["operator.approvals"]));
+        assert_eq!(none, Access::Missing(Scope::Read));
         let admin = Scopes::of(["operator.admin"]);
         assert_eq!(
             decide_event("exec.approval.requested", Role::Node, &admin),

@@ -1,5 +1,7 @@
 //! Planned jobs over the gateway: who may plan, what runs and where, what is left after a kill.
 
+mod attacks;
+
 use std::path::Path;
 
 use clawpen_engine::approvals_file::now_ms;

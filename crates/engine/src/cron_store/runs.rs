@@ -15,6 +15,8 @@ const MAX_LOG: u64 = 2_000_000;
 const KEPT_LINES: usize = 2000;
 /// What is read of each log when those of all jobs are asked for.
 const TAIL: u64 = 256 * 1024;
+/// What is read of them together.
+const ALL_TAILS: u64 = 16 * 1024 * 1024;
 /// More logs than this are not kept: the oldest go.
 const MOST_LOGS: usize = 2000;
 const O_NOFOLLOW: i32 = 0o400_000;
@@ -77,11 +79,18 @@ impl RunLog {
         Ok(parse(&tail(&path, MAX_LOG * 2)?))
     }
 
-    /// The last runs of all jobs, job by job.
+    /// The last runs of all jobs, job by job, as far as they fit: those of the jobs that ran last.
     pub fn of_all(&self) -> Result<Vec<Value>, StateFileError> {
-        let mut all = Vec::new();
-        for (path, _) in self.logs().into_iter().take(MOST_LOGS) {
-            all.extend(parse(&tail(&path, TAIL)?));
+        let mut logs = self.logs();
+        logs.sort_by_key(|(_, changed)| std::cmp::Reverse(*changed));
+        let (mut all, mut room) = (Vec::new(), ALL_TAILS);
+        for (path, _) in logs {
+            let text = tail(&path, TAIL.min(room))?;
+            room = room.saturating_sub(text.len() as u64);
+            all.extend(parse(&text));
+            if room == 0 {
+                break;
+            }
         }
         Ok(all)
     }
@@ -203,5 +212,22 @@ mod tests {
         log.add("new", &json!({ "ts": 3 })).unwrap();
         assert_eq!(log.logs().len(), MOST_LOGS);
         assert_eq!(log.of("new").unwrap(), [json!({ "ts": 3 })]);
+    }
+
+    #[test]
+    fn the_runs_of_all_jobs_are_no_more_than_fits() {
+        let home = tempfile::tempdir().unwrap();
+        let log = RunLog::in_directory(home.path().join("runs"));
+        fs::create_dir(home.path().join("runs")).unwrap();
+        let line = format!("{}\n", json!({ "ts": 1, "summary": "x".repeat(2000) }));
+        let full = line.repeat(150);
+        for n in 0..200 {
+            fs::write(home.path().join(format!("runs/job-{n}.jsonl")), &full).unwrap();
+        }
+        log.add("new", &json!({ "ts": 2 })).unwrap();
+        let all = log.of_all().unwrap();
+        let bytes: usize = all.iter().map(|run| run.to_string().len()).sum();
+        assert!(bytes <= 17 * 1024 * 1024, "{bytes}");
+        assert!(all.contains(&json!({ "ts": 2 })), "the newest are shown");
     }
 }

@@ -90,6 +90,7 @@ impl Inner {
     }
 
     fn stop_others(self: &Arc<Self>, active: &Active) -> String {
+        Runner(Arc::clone(self)).hush(&active.session);
         let ended = self.abort_others(active);
         match ended.len() {
             0 => "Nothing was running.".to_owned(),

@@ -202,6 +202,7 @@ impl Work {
         }
         if let Some(id) = answer.details["sessionId"].as_str() {
             self.inner.tell_of_end(Watched {
+                left_by: Arc::clone(&self.active),
                 who: self.who.clone(),
                 session: self.session.clone(),
                 id: id.to_owned(),
