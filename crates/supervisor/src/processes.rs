@@ -160,12 +160,17 @@ impl Command {
 
     /// Its shim says that it runs.
     pub(crate) fn has_started(&mut self, Start { pid, pidfd }: Start) {
-        self.order = None;
-        self.pid = pid;
+        self.runs_as(pid);
         if let Some(signal) = self.pending.take() {
             let _ = process::pidfd_signal(pidfd.as_fd(), signal);
         }
         self.main = Some(pidfd);
+    }
+
+    /// Its shim has taken it, and this is its number.
+    pub(crate) fn runs_as(&mut self, pid: u32) {
+        self.order = None;
+        self.pid = pid;
     }
 
     /// Its shim says that it is over.

@@ -63,8 +63,11 @@ pub(crate) enum Said {
     /// Nothing, and it never will: it was killed before it had its order. Nothing has run.
     NotTaken,
     Ended(Ending),
-    /// Both at once.
-    RanThrough(Start, Ending),
+    /// Both at once. No handle comes with it: nobody is left to be signalled.
+    RanThrough {
+        pid: u32,
+        ending: Ending,
+    },
 }
 
 /// A command runs.
@@ -182,20 +185,17 @@ fn watch(
     // However this ends: what counts is who is there to be reaped.
     drop(events::poll(&[(child.pidfd(), events::Interest::Read)], Some(soon)));
     let (early, left) = reap(child.pid(), &mut total)?;
-    let ran_through = early.filter(|_| left == Left::Nothing);
-    let mut message = vec![b's'];
-    message.extend_from_slice(&child.pid().get().to_le_bytes());
-    if let Some(main) = ran_through {
-        message.extend_from_slice(&total.message(main, Left::Nothing));
+    let pid = child.pid().get().to_le_bytes();
+    if let Some(main) = early.filter(|_| left == Left::Nothing) {
+        let message = [&b"r"[..], &pid, &total.message(main, Left::Nothing)].concat();
+        sockets::send(status, &message, &[])?;
+        return Ok(Left::Nothing);
     }
-    if let Err(cause) = sockets::send(status, &message, &[child.pidfd()]) {
+    if let Err(cause) = sockets::send(status, &[&b"s"[..], &pid].concat(), &[child.pidfd()]) {
         // Nobody could signal it. The kernel refuses when too many descriptors of this user are on their
         // way, which may be the doing of others.
         let _ = child.signal(Signal::KILL);
         return fail(status, &SpawnError { step: Step::Clone, cause }).map(|()| Left::Something);
-    }
-    if ran_through.is_some() {
-        return Ok(Left::Nothing);
     }
 
     let main = early.map_or_else(|| wait_for(child.pid(), &mut total), Ok)?;
@@ -301,14 +301,14 @@ pub(crate) fn hear(status: BorrowedFd<'_>) -> Option<Said> {
     let text = buffer.get(..message.bytes)?;
     match text.split_first()? {
         (b's', rest) => {
-            let (pid, rest) = rest.split_first_chunk()?;
+            let pid = u32::from_le_bytes(*rest.first_chunk()?);
             let pidfd = message.descriptors.into_iter().next()?;
-            let start = Start { pid: u32::from_le_bytes(*pid), pidfd };
-            match rest.split_first() {
-                None => Some(Said::Started(start)),
-                Some((b'e', rest)) => Some(Said::RanThrough(start, parse_end(rest)?)),
-                Some(_) => None,
-            }
+            Some(Said::Started(Start { pid, pidfd }))
+        }
+        (b'r', rest) => {
+            let (pid, rest) = rest.split_first_chunk()?;
+            let ending = parse_end(rest.strip_prefix(b"e")?)?;
+            Some(Said::RanThrough { pid: u32::from_le_bytes(*pid), ending })
         }
         (b'f', rest) => {
             let (step, rest) = rest.split_first()?;

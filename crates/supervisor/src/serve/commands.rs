@@ -239,8 +239,8 @@ impl Server {
                         return self.is_over(id);
                     }
                 }
-                Some(Said::RanThrough(start, ending)) => {
-                    command.has_started(start);
+                Some(Said::RanThrough { pid, ending }) => {
+                    command.runs_as(pid);
                     command.has_ended(&ending);
                     let is_over = command.gone == Some(Tree::Gone);
                     self.tell_start(id);
