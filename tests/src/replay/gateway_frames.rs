@@ -21,6 +21,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use clawpen_engine::registry::InFlight;
+use clawpen_engine::yard::Yard;
 use clawpen_gateway::{Farewell, Options, Running, start};
 use clawpen_wire::gateway::params;
 use serde_json::{Value, json};
@@ -126,7 +128,17 @@ async fn play(rows: &[Value], rules: &mut BTreeMap<&'static str, usize>) -> Resu
     let outcomes = play.outcomes.into_iter().map(|o| o.unwrap_or(Outcome::Passed)).collect();
     play.clients.clear();
     running.stop(Farewell::Stop).await;
+    tokio::task::spawn_blocking(move || end_sandboxes(&home_path)).await??;
     Ok(outcomes)
+}
+
+/// Sandboxes outlive whoever made them; those of a recording go with it.
+fn end_sandboxes(home: &str) -> Result<()> {
+    let yard = Yard::open(&format!("{home}/.openclaw"))?;
+    for row in yard.database.registry().list()? {
+        yard.lifecycle().remove(&row, InFlight::CutOff)?;
+    }
+    Ok(())
 }
 
 const WRITES: &[&str] = &[
