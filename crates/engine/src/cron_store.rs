@@ -6,7 +6,6 @@
 mod runs;
 
 use std::collections::HashSet;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::session_entries::ChangeError;
 use crate::state_file::{self, StateFileError};
 
+pub use crate::file_stamps::Stamp;
 pub use runs::RunLog;
 
 /// A larger store is refused.
@@ -32,9 +32,6 @@ type Object = Map<String, Value>;
 pub struct CronStore {
     path: PathBuf,
 }
-
-/// The file at one moment: a new one has another stamp.
-pub type Stamp = (u64, u64, u64, i64, i64);
 
 /// One job: what the reference stores, unknown keys included.
 #[derive(Debug, Clone, PartialEq)]
@@ -169,8 +166,7 @@ impl CronStore {
 
     /// The file as it is now; `None` if there is none.
     pub fn stamp(&self) -> Option<Stamp> {
-        let facts = std::fs::metadata(&self.path).ok()?;
-        Some((facts.dev(), facts.ino(), facts.size(), facts.mtime(), facts.mtime_nsec()))
+        Stamp::at(&self.path)
     }
 
     /// Changes the jobs under the store's lock. The reference reads it meanwhile and sees the old or the new.

@@ -17,7 +17,7 @@ const OLDEST: Duration = Duration::from_secs(1);
 
 /// A file or directory at one moment; of a directory, it changes with every name that this gains or loses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub struct Stamp {
     pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) size: u64,

@@ -88,6 +88,13 @@ pub struct Ready {
     pub notes: Vec<String>,
 }
 
+impl Ready {
+    /// Nothing was to do.
+    fn unchanged() -> Self {
+        Self { skills: SkillsDone::Unchanged, ..Self::default() }
+    }
+}
+
 /// Something of the agent's stands where the host's skills are mounted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` is no plain directory, and the skills of the host are mounted there; move it away", .path.display())]
@@ -249,7 +256,7 @@ impl Workspaces {
         now: Timestamp,
     ) -> Result<Ready, WorkspaceError> {
         if settled.holds() {
-            return Ok(Ready { skills: SkillsDone::Unchanged, ..Ready::default() });
+            return Ok(Ready::unchanged());
         }
         // Looked at first: what changes from here on is seen now or the next time.
         let places = wanted.directory().and_then(|directory| {

@@ -24,6 +24,7 @@ use clawpen_rules::access::connect::{Peer, SecretVerdict};
 use clawpen_rules::access::origin::{OriginVerdict, decide_page};
 use clawpen_rules::access::proxy::{Forwarded, Said};
 use clawpen_rules::access::trusted_user::Seen;
+use clawpen_rules::access::{Scope, Scopes};
 use clawpen_wire::gateway::MAX_PAYLOAD_BYTES;
 use serde_json::{Value, json};
 
@@ -252,6 +253,27 @@ fn metrics(shared: &Shared, caller: &Caller, headers: &HeaderMap) -> Response {
         uptime: shared.started.elapsed(),
     });
     with_type(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
+}
+
+/// The same for a request that names this scope in a header, so that a program states what it means to do.
+fn admit_for(
+    shared: &Shared,
+    (caller, headers): (&Caller, &HeaderMap),
+    scope: Scope,
+) -> Result<(), Box<Response>> {
+    admit(shared, caller, headers)?;
+    let named = headers.get("x-openclaw-scopes").and_then(|value| value.to_str().ok());
+    if Scopes::of(named.unwrap_or_default().split(',').map(str::trim)).covers(scope) {
+        return Ok(());
+    }
+    let what = format!("missing scope: {scope}");
+    Err(Box::new(refusal(StatusCode::FORBIDDEN, "forbidden", &what)))
+}
+
+/// What was sent cannot be understood.
+fn bad_request(why: &str) -> Response {
+    let body = json!({ "error": { "message": why, "type": "invalid_request_error" } });
+    fresh_without_cache(StatusCode::BAD_REQUEST, &body)
 }
 
 /// A refusal in the shape of `{ok, error}`.

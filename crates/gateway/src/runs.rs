@@ -24,6 +24,8 @@ use serde_json::Value;
 use crate::dispatch::Caller;
 use crate::shared::Shared;
 
+/// A model that says this says nothing to people.
+pub(crate) const SILENCE: &str = "NO_REPLY";
 /// How many ended runs are remembered.
 const REMEMBERED: usize = 1000;
 /// Events that wait for an answer to leave; more than this do not wait any longer.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use clawpen_rules::workspace::SKILLS_MOUNT;
 use clawpen_rules::workspace::skills::DIRECTORY;
 
-use super::{Ready, SkillsDone, Wanted};
+use super::{Ready, Wanted};
 use crate::file_stamps::Stamp;
 
 /// Looked at anew after so long, whatever the stamps say.
@@ -37,8 +37,7 @@ impl Settled {
 
     /// Remembers places that were looked at before `ready` came of them.
     pub(super) fn note(&self, before: Places, ready: &Ready) {
-        let nothing = Ready { skills: SkillsDone::Unchanged, ..Ready::default() };
-        let kept = (*ready == nothing && before.have_settled()).then_some(before);
+        let kept = (*ready == Ready::unchanged() && before.have_settled()).then_some(before);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kept;
     }
 }
@@ -67,8 +66,12 @@ impl Places {
             return None;
         }
         let looked = Instant::now();
-        let all = others.into_iter().chain(skills).map(|path| (path.clone(), at(&path)));
-        Some(Self { found: all.collect(), looked })
+        let others = others.into_iter().map(|path| {
+            let found = at(&path);
+            (path, found)
+        });
+        let missing = skills.into_iter().map(|path| (path, None));
+        Some(Self { found: others.chain(missing).collect(), looked })
     }
 
     fn are_the_same(&self) -> bool {

@@ -23,6 +23,7 @@ use super::Claim;
 use super::settle::{self, Outcome};
 use crate::journal::Level;
 use crate::methods::{agents, sessions};
+use crate::runs::SILENCE;
 use crate::shared::Shared;
 
 /// How long a turn may take if its job does not say.
@@ -34,8 +35,6 @@ const LONGEST: Duration = Duration::from_secs(48 * 60 * 60);
 /// Sessions of runs are kept so long, and so many of each job.
 const KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 const KEPT_RUNS: usize = 100;
-/// A model that says this says nothing to people.
-const SILENCE: &str = "NO_REPLY";
 
 /// Why a run did not come to an outcome.
 enum Stopped {

@@ -21,8 +21,7 @@ use clawpen_rules::ids::AgentId;
 use futures_util::stream;
 use serde_json::{Value, json};
 
-use super::history::scopes;
-use super::{admit, fresh_without_cache, not_allowed, plain, refusal};
+use super::{admit_for, bad_request, fresh_without_cache, not_allowed, plain, refusal};
 use crate::dispatch::Caller as Asker;
 use crate::hub::{Follows, Inbox, Member, Out, Speaks, queue};
 use crate::methods::{agents, chat};
@@ -54,28 +53,9 @@ pub(super) async fn serve(shared: &Arc<Shared>, caller: Caller, request: Request
     }
 }
 
-fn bad(why: &str) -> Response {
-    let body = json!({ "error": { "message": why, "type": "invalid_request_error" } });
-    fresh_without_cache(StatusCode::BAD_REQUEST, &body)
-}
-
-/// The secret, and a scope that the request names.
-fn may(
-    shared: &Shared,
-    (caller, headers): (&Caller, &HeaderMap),
-    scope: Scope,
-) -> Result<(), Box<Response>> {
-    admit(shared, caller, headers)?;
-    if scopes(headers).covers(scope) {
-        return Ok(());
-    }
-    let what = format!("missing scope: {scope}");
-    Err(Box::new(refusal(StatusCode::FORBIDDEN, "forbidden", &what)))
-}
-
 /// The agents, as models.
 fn models(shared: &Shared, caller: &Caller, headers: &HeaderMap, one: Option<&str>) -> Response {
-    if let Err(refused) = may(shared, (caller, headers), Scope::Read) {
+    if let Err(refused) = admit_for(shared, (caller, headers), Scope::Read) {
         return *refused;
     }
     let sound = match shared.sound() {
@@ -96,7 +76,7 @@ fn models(shared: &Shared, caller: &Caller, headers: &HeaderMap, one: Option<&st
     let one = one.replace("%2F", "/").replace("%2f", "/");
     match all.iter().position(|model| model["id"] == *one) {
         Some(at) => fresh_without_cache(StatusCode::OK, &all.swap_remove(at)),
-        None => bad("Invalid model id."),
+        None => bad_request("Invalid model id."),
     }
 }
 
@@ -110,19 +90,19 @@ struct Wanted {
 
 async fn complete(shared: &Arc<Shared>, caller: Caller, request: Request) -> Response {
     let headers = request.headers().clone();
-    if let Err(refused) = may(shared, (&caller, &headers), Scope::Write) {
+    if let Err(refused) = admit_for(shared, (&caller, &headers), Scope::Write) {
         return *refused;
     }
     caller.allowance.extend();
     let body = axum::body::to_bytes(request.into_body(), MAX_BODY_BYTES).await;
-    let Ok(body) = body else { return bad("the body is larger than 2 MiB") };
+    let Ok(body) = body else { return bad_request("the body is larger than 2 MiB") };
     let body: Value = match serde_json::from_slice(&body) {
         Ok(body) => body,
-        Err(error) => return bad(&format!("the body is no valid JSON: {error}")),
+        Err(error) => return bad_request(&format!("the body is no valid JSON: {error}")),
     };
     let wanted = match understood(shared, &headers, &body) {
         Ok(wanted) => wanted,
-        Err(why) => return bad(&why),
+        Err(why) => return bad_request(&why),
     };
     caller.allowance.stay();
     let run = random::uuid();
@@ -136,7 +116,7 @@ async fn complete(shared: &Arc<Shared>, caller: Caller, request: Request) -> Res
     let sent = tokio::task::spawn_blocking(move || chat::send(&door, &asker, &params)).await;
     match sent {
         Ok(Ok(_)) => {}
-        Ok(Err(error)) => return bad(&error.message),
+        Ok(Err(error)) => return bad_request(&error.message),
         Err(_) => {
             let code = StatusCode::INTERNAL_SERVER_ERROR;
             return refusal(code, "api_error", "internal error");

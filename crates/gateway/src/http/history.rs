@@ -12,13 +12,13 @@ use axum::extract::Request;
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::Response;
-use clawpen_rules::access::{Scope, Scopes};
+use clawpen_rules::access::Scope;
 use clawpen_wire::gateway::ErrorShape;
 use futures_util::stream;
 use serde_json::Value;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
-use super::{admit, fresh_without_cache, kill, not_allowed, plain, refusal};
+use super::{admit, admit_for, fresh_without_cache, kill, not_allowed, plain, refusal};
 use crate::methods::sessions::{self, Page};
 use crate::shared::Shared;
 use crate::socket::Caller;
@@ -49,12 +49,8 @@ pub(super) async fn serve(shared: &Arc<Shared>, caller: &Caller, request: Reques
         ("kill", _) => return not_allowed("POST"),
         _ => return plain(StatusCode::NOT_FOUND, "Not Found"),
     }
-    if let Err(refused) = admit(shared, caller, request.headers()) {
+    if let Err(refused) = admit_for(shared, (caller, request.headers()), Scope::Read) {
         return *refused;
-    }
-    if !scopes(request.headers()).covers(Scope::Read) {
-        let what = "missing scope: operator.read";
-        return refusal(StatusCode::FORBIDDEN, "forbidden", what);
     }
     let page = page_of(request.uri().query().unwrap_or_default());
     let found = look(shared, &key, page).await;
@@ -76,12 +72,6 @@ async fn look(shared: &Arc<Shared>, key: &str, page: Page) -> Result<Option<Valu
     let (shared, key) = (shared.clone(), key.to_owned());
     let found = tokio::task::spawn_blocking(move || sessions::page(&shared, &key, page)).await;
     found.unwrap_or_else(|_| Err(ErrorShape::unavailable("internal error")))
-}
-
-/// The scopes that a request is to have.
-pub(super) fn scopes(headers: &HeaderMap) -> Scopes {
-    let text = headers.get("x-openclaw-scopes").and_then(|value| value.to_str().ok());
-    Scopes::of(text.unwrap_or_default().split(',').map(str::trim))
 }
 
 fn wants_stream(headers: &HeaderMap) -> bool {

@@ -16,7 +16,7 @@ use clawpen_rules::tool_policy::{self, Layers, Tool};
 use clawpen_wire::gateway::ErrorShape;
 use serde_json::{Value, json};
 
-use super::{admit, fresh_without_cache, refusal};
+use super::{admit, bad_request, fresh_without_cache, refusal};
 use crate::methods::{agents, sessions};
 use crate::shared::{Shared, unavailable};
 use crate::socket::{Caller, MAX_BODY_BYTES};
@@ -59,21 +59,19 @@ pub(super) async fn serve(shared: &Arc<Shared>, caller: Caller, request: Request
         return *refused;
     }
     caller.allowance.extend();
-    let bad = |why: &str| {
-        let body = json!({ "error": { "message": why, "type": "invalid_request_error" } });
-        fresh_without_cache(StatusCode::BAD_REQUEST, &body)
-    };
     let body = axum::body::to_bytes(request.into_body(), MAX_BODY_BYTES).await;
-    let Ok(body): Result<Bytes, _> = body else { return bad("the body is larger than 2 MiB") };
+    let Ok(body): Result<Bytes, _> = body else {
+        return bad_request("the body is larger than 2 MiB");
+    };
     let body: Value = match serde_json::from_slice(&body) {
         Ok(body) => body,
         Err(error) => {
             let start: String = String::from_utf8_lossy(&body).chars().take(40).collect();
-            return bad(&format!("\"{start}\" is no valid JSON: {error}"));
+            return bad_request(&format!("\"{start}\" is no valid JSON: {error}"));
         }
     };
     let Some(tool) = body["tool"].as_str().map(str::trim).filter(|tool| !tool.is_empty()) else {
-        return bad("tools.invoke requires body.tool");
+        return bad_request("tools.invoke requires body.tool");
     };
     let tool: String = tool.chars().take(200).collect();
     let done = {

@@ -7,15 +7,13 @@ use clawpen_engine::models::talk::{Part, Success};
 use clawpen_engine::runner::{AbortReason, Ended, RunEvent, What};
 use serde_json::{Value, json};
 
-use super::{State, Talk};
+use super::{SILENCE, State, Talk};
 use crate::hub::Slow;
 use crate::methods::sessions;
 use crate::shared::Shared;
 
 /// The text so far is told at most so often.
 const PAUSE: Duration = Duration::from_millis(150);
-/// A model that says this says nothing to people.
-const SILENCE: &str = "NO_REPLY";
 
 /// Tells one event. What a run tells after its end is told nobody.
 pub(super) fn event(shared: &Shared, state: &mut State, event: &RunEvent) {

@@ -15,8 +15,7 @@ fn settle(world: &World, settled: &Settled) {
         again(world, settled);
         std::thread::yield_now();
     }
-    let nothing = Ready { skills: SkillsDone::Unchanged, ..Ready::default() };
-    assert_eq!(again(world, settled), nothing);
+    assert_eq!(again(world, settled), Ready::unchanged());
 }
 
 fn again(world: &World, settled: &Settled) -> Ready {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::blocking;
 use crate::methods::text;
-use crate::runs::{self, End, Kind};
+use crate::runs::{self, End, Kind, SILENCE};
 use crate::shared::Shared;
 
 /// How long `agent.wait` waits unless it is told.
@@ -85,7 +85,7 @@ pub(super) async fn result(shared: &Arc<Shared>, run: &str) -> Result<Value, Err
         let meta = meta(&shared, &run, usage, how);
         let said = texts.trim();
         let payloads: Vec<Value> = Some(json!({ "text": texts, "mediaUrl": null }))
-            .filter(|_| !said.is_empty() && said != "NO_REPLY")
+            .filter(|_| !said.is_empty() && said != SILENCE)
             .into_iter()
             .collect();
         Ok(json!({

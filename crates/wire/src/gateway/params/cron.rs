@@ -1,9 +1,8 @@
 //! The parameters of `cron.*`. A job is meant by `id`, or by its older name `jobId`.
 
+use super::{NOT_NEGATIVE, POSITIVE};
 use crate::gateway::shape::{FILLED, Field, Shape, TEXT, needed, optional};
 
-const NOT_NEGATIVE: Shape = Shape::Integer { least: 0, most: i64::MAX };
-const POSITIVE: Shape = Shape::Integer { least: 1, most: i64::MAX };
 const PAGE: Shape = Shape::Integer { least: 1, most: 200 };
 const JOB_ID: Shape = Shape::Text { least: 1, most: 128 };
 /// What a model is told, and what people read in lists.
