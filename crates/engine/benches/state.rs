@@ -91,7 +91,7 @@ fn lease_and_release(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| {
         let registry = database.registry();
         let lease = registry.lease("pen-0", generation, &usage, &SystemClock.now()).unwrap();
-        registry.release(lease, &SystemClock.now()).unwrap();
+        registry.release(&lease, &SystemClock.now()).unwrap();
     });
 }
 

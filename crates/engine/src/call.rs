@@ -303,7 +303,7 @@ pub fn run<T>(
     about: &About<'_>,
     job: impl FnOnce(&mut Open<'_>, &mut Tally) -> T,
 ) -> Result<Done<T>, OpenError> {
-    owed::settle(&yard.database, &yard.clock().now())?;
+    owed::settle(&yard.database, yard.clock())?;
     let id = random::uuid();
     let start = Instant::now();
     let (mut open, trouble) = match prepared.open_and_tell(yard, about.keeping, &id) {

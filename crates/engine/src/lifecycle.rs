@@ -36,7 +36,8 @@ use crate::clock::Clock;
 use crate::database::{Database, DatabaseError};
 use crate::faults;
 use crate::registry::{
-    self, Holder, Identity, LeaseId, NewRow, Registry, RegistryError, Row, State, Use,
+    self, AsWanted, Generation, Holder, Identity, NewRow, Registry, RegistryError, Row, State,
+    Taken, Use,
 };
 
 pub use janitor::Recovered;
@@ -99,7 +100,7 @@ pub struct Held<'a> {
 struct Leased<'a> {
     lifecycle: Lifecycle<'a>,
     /// `None` once it is released.
-    id: Option<LeaseId>,
+    taken: Option<Taken>,
 }
 
 /// How a sandbox came to be there.
@@ -187,14 +188,12 @@ impl<'a> Lifecycle<'a> {
     ) -> Result<Option<Held<'a>>, EnsureError> {
         let holder = Holder::this().map_err(EnsureError::Holder)?;
         let usage = Use { holder: &holder, call: caller.call, session: caller.session };
-        let is_wanted = |row: &Row| {
-            row.identity.is_some()
-                && row.fingerprint == wanted.row.fingerprint
-                && row.backend == wanted.row.backend
-        };
-        let name = &wanted.row.name;
-        let leased = self.registry().lease_if(name, &usage, &self.clock.now(), is_wanted)?;
-        leased.map_or(Ok(None), |(row, lease)| self.reach(&row, lease, How::Kept))
+        let NewRow { name, backend, fingerprint, .. } = &wanted.row;
+        let as_wanted = AsWanted { name, backend: *backend, fingerprint };
+        let leased = self.registry().lease_as_is(&as_wanted, &usage, &self.clock.now())?;
+        leased.map_or(Ok(None), |registry::Leased { generation, identity, lease }| {
+            self.reach((name, generation), (identity, lease), How::Kept)
+        })
     }
 
     /// Holds a sandbox if it is there and ready; makes and starts nothing.
@@ -251,35 +250,32 @@ impl<'a> Lifecycle<'a> {
         caller: &Caller<'_>,
         how: How,
     ) -> Result<Option<Held<'a>>, EnsureError> {
-        if row.identity.is_none() {
-            return Ok(None);
-        }
+        let Some(identity) = row.identity.clone() else { return Ok(None) };
         let Some(lease) = self.lease(row, caller)? else { return Ok(None) };
-        self.reach(row, lease, how)
+        self.reach((&row.name, row.generation), (identity, lease), how)
     }
 
     /// Connects to a sandbox that is leased.
-    fn reach(&self, row: &Row, lease: LeaseId, how: How) -> Result<Option<Held<'a>>, EnsureError> {
+    fn reach(
+        &self,
+        (name, generation): (&str, Generation),
+        (identity, lease): (Identity, Taken),
+        how: How,
+    ) -> Result<Option<Held<'a>>, EnsureError> {
         faults::reached("call.leased");
-        let Some(identity) = &row.identity else {
-            self.release(lease);
-            return Ok(None);
-        };
-        let reached = self.engines.find(identity, self.state_dir);
-        match reached {
+        match self.engines.find(&identity, self.state_dir) {
             Ok(Found::There(sandbox)) => {
                 faults::reached("ensure.connected");
-                Ok(Some(self.held(sandbox, how, identity.clone(), lease)))
+                Ok(Some(self.held(sandbox, how, identity, lease)))
             }
             Ok(Found::Gone) => {
-                self.release(lease);
+                self.release(&lease);
                 Ok(None)
             }
             Err(cause) if cause.is_other_protocol() => {
-                self.release(lease);
+                self.release(&lease);
                 // It has said so itself, whatever the row says; the next look goes by that.
-                let (name, generation) = (&row.name, row.generation);
-                match self.registry().restarted(name, generation, identity, NO_PROTOCOL) {
+                match self.registry().restarted(name, generation, &identity, NO_PROTOCOL) {
                     Ok(())
                     | Err(RegistryError::Changed { .. } | RegistryError::WrongState { .. }) => {
                         Ok(None)
@@ -288,17 +284,17 @@ impl<'a> Lifecycle<'a> {
                 }
             }
             Err(cause) => {
-                self.release(lease);
-                Err(EnsureError::Reach { name: row.name.clone(), cause })
+                self.release(&lease);
+                Err(EnsureError::Reach { name: name.to_owned(), cause })
             }
         }
     }
 
-    fn held(&self, sandbox: Sandbox, how: How, identity: Identity, lease: LeaseId) -> Held<'a> {
-        Held { sandbox, how, identity, lease: Leased { lifecycle: *self, id: Some(lease) } }
+    fn held(&self, sandbox: Sandbox, how: How, identity: Identity, lease: Taken) -> Held<'a> {
+        Held { sandbox, how, identity, lease: Leased { lifecycle: *self, taken: Some(lease) } }
     }
 
-    fn lease(&self, row: &Row, caller: &Caller<'_>) -> Result<Option<LeaseId>, EnsureError> {
+    fn lease(&self, row: &Row, caller: &Caller<'_>) -> Result<Option<Taken>, EnsureError> {
         let holder = Holder::this().map_err(EnsureError::Holder)?;
         let usage = Use { holder: &holder, call: caller.call, session: caller.session };
         match self.registry().lease(&row.name, row.generation, &usage, &self.clock.now()) {
@@ -308,7 +304,7 @@ impl<'a> Lifecycle<'a> {
         }
     }
 
-    fn release(&self, lease: LeaseId) {
+    fn release(&self, lease: &Taken) {
         // A lease that stays is recognised by its holder's death, which is soon.
         drop(self.registry().release(lease, &self.clock.now()));
     }
@@ -428,9 +424,9 @@ impl Leased<'_> {
         let now = clock.now();
         let written = database.write(|sql| -> Result<(), DatabaseError> {
             append_call(sql, call, now.wall)?;
-            self.id.map_or(Ok(()), |id| registry::release(sql, id, &now))
+            self.taken.as_ref().map_or(Ok(()), |lease| registry::release(sql, lease, &now))
         });
-        let lease = self.id.take();
+        let lease = self.taken.take();
         if written.is_err() {
             owed::keep(database, call, now.wall, lease);
         }
@@ -440,8 +436,8 @@ impl Leased<'_> {
 
 impl Drop for Leased<'_> {
     fn drop(&mut self) {
-        if let Some(id) = self.id {
-            self.lifecycle.release(id);
+        if let Some(lease) = &self.taken {
+            self.lifecycle.release(lease);
         }
         faults::reached("call.released");
     }

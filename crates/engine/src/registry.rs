@@ -20,8 +20,8 @@ mod row;
 mod store;
 
 pub use foreign::{ImportProblem, Imported};
-pub use lease::Use;
 pub(crate) use lease::release;
+pub use lease::{AsWanted, Leased, Taken, Use};
 pub use row::{
     DockerIdentity, Foreign, Generation, Holder, Identity, Kind, Lease, LeaseId, Liveness,
     NativeIdentity, NewRow, Row, State, Survivor,

@@ -299,6 +299,10 @@ fn hide(text: &str, word: &str) -> String {
 
 /// One line of at most [`MAX_CHARS`] characters.
 pub(super) fn short(text: &str) -> String {
+    let is_short = text.len() <= MAX_CHARS;
+    if is_short && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
+        return text.to_owned();
+    }
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     let mut out: String = text.chars().take(MAX_CHARS).map(plain).collect();
     if text.chars().nth(MAX_CHARS).is_some() {

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
+use clawpen_rules::backend::Backend;
 use clawpen_rules::timestamp::Moment;
 
-use super::row::{Generation, Holder, Lease, LeaseId, Liveness, Row, State};
-use super::store::{moment, one, stored, touch};
+use super::row::{Generation, Holder, Identity, Lease, LeaseId, Liveness, State};
+use super::store::{identity, moment, stored, touch};
 use super::{Registry, RegistryError};
 use crate::database::{DatabaseError, Sql};
 use crate::random;
@@ -20,6 +21,36 @@ pub struct Use<'a> {
     pub session: Option<&'a str>,
 }
 
+/// What a sandbox must be to be leased at once.
+#[derive(Debug, Clone, Copy)]
+pub struct AsWanted<'a> {
+    pub name: &'a str,
+    pub backend: Backend,
+    pub fingerprint: &'a str,
+}
+
+/// A lease, as whoever took it keeps it: what is needed to give it back without looking it up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    pub(super) id: LeaseId,
+    name: String,
+    since: Moment,
+}
+
+/// A sandbox that was leased at once: all that is needed to reach it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leased {
+    pub generation: Generation,
+    pub identity: Identity,
+    pub lease: Taken,
+}
+
+/// By number, and no more columns than a call needs: every call asks this.
+const READY: &str = "
+    SELECT session, generation, used, used_boot, used_uptime, \
+     identity, boot_id, pid, start_time, place, container_id, state_label \
+     FROM sandboxes WHERE name = ?1 AND state = 'ready' AND backend = ?2 AND fingerprint = ?3";
+
 impl Registry<'_> {
     /// Keeps a sandbox from being removed until the lease is released or its holder is dead.
     pub fn lease(
@@ -28,7 +59,7 @@ impl Registry<'_> {
         generation: Generation,
         usage: &Use<'_>,
         now: &Moment,
-    ) -> Result<LeaseId, RegistryError> {
+    ) -> Result<Taken, RegistryError> {
         self.change(name, generation, |sql, state| {
             if state != State::Ready {
                 return Err(RegistryError::WrongState { name: name.to_owned(), state });
@@ -38,30 +69,32 @@ impl Registry<'_> {
         })
     }
 
-    /// The same for a sandbox that is ready and that `is_wanted`, looked at and leased in one change. `None`: it is
-    /// not.
-    pub fn lease_if(
+    /// The same for a sandbox that is ready and as wanted, looked at and leased in one change. `None`: it is not.
+    pub fn lease_as_is(
         &self,
-        name: &str,
+        wanted: &AsWanted<'_>,
         usage: &Use<'_>,
         now: &Moment,
-        is_wanted: impl FnOnce(&Row) -> bool,
-    ) -> Result<Option<(Row, LeaseId)>, RegistryError> {
+    ) -> Result<Option<Leased>, RegistryError> {
+        let AsWanted { name, backend, fingerprint } = *wanted;
         self.database.write(|sql| {
-            let found = one(sql, name)?.filter(|row| row.state == State::Ready && is_wanted(row));
-            let Some(row) = found else { return Ok(None) };
-            let is_same =
-                usage.session.is_none_or(|session| row.session.as_deref() == Some(session));
-            if !(is_same && is_close(&row.last_used, now)) {
+            let found = sql.first(READY, (name, backend.as_str(), fingerprint), |row| {
+                let session: Option<String> = row.get(0)?;
+                let is_same = usage.session.is_none_or(|asking| session.as_deref() == Some(asking));
+                let is_noted = is_same && is_close(&moment(row, [2, 3, 4])?, now);
+                Ok((Generation(row.get(1)?), is_noted, identity(row, 5)?))
+            })?;
+            let Some((generation, is_noted, Some(identity))) = found else { return Ok(None) };
+            if !is_noted {
                 touch(sql, name, usage.session, now)?;
             }
             let lease = take(sql, name, usage, now)?;
-            Ok(Some((row, lease)))
+            Ok(Some(Leased { generation, identity, lease }))
         })
     }
 
     /// The call is over. `Ok` also if the lease is gone: the sandbox was removed under it by force.
-    pub fn release(&self, lease: LeaseId, now: &Moment) -> Result<(), RegistryError> {
+    pub fn release(&self, lease: &Taken, now: &Moment) -> Result<(), RegistryError> {
         self.database.write(|sql| Ok(release(sql, lease, now)?))
     }
 
@@ -97,7 +130,7 @@ impl Registry<'_> {
     }
 }
 
-fn take(sql: Sql<'_>, name: &str, usage: &Use<'_>, now: &Moment) -> Result<LeaseId, DatabaseError> {
+fn take(sql: Sql<'_>, name: &str, usage: &Use<'_>, now: &Moment) -> Result<Taken, DatabaseError> {
     let Holder { pid, start_time, boot_id, pid_namespace } = usage.holder;
     // As large as SQLite counts.
     let id = LeaseId(random::number() >> 1);
@@ -117,21 +150,17 @@ fn take(sql: Sql<'_>, name: &str, usage: &Use<'_>, now: &Moment) -> Result<Lease
             now.boot.as_ref().map(|boot| boot.millis),
         ),
     )?;
-    Ok(id)
+    Ok(Taken { id, name: name.to_owned(), since: now.clone() })
 }
 
 /// Releases a lease within a change that it belongs to.
-pub(crate) fn release(sql: Sql<'_>, lease: LeaseId, now: &Moment) -> Result<(), DatabaseError> {
-    let returned =
-        "DELETE FROM leases WHERE id = ?1 RETURNING name, since, since_boot, since_uptime";
-    let ended = sql.first(returned, [lease.0], |row| {
-        Ok((row.get::<_, String>(0)?, moment(row, ["since", "since_boot", "since_uptime"])?))
-    })?;
-    match ended {
-        // Taking it was noted just now.
-        Some((_, since)) if is_close(&since, now) => Ok(()),
-        Some((name, _)) => touch(sql, &name, None, now),
-        None => Ok(()),
+pub(crate) fn release(sql: Sql<'_>, lease: &Taken, now: &Moment) -> Result<(), DatabaseError> {
+    let is_there = delete(sql, lease.id)?;
+    // Taking it was noted just now.
+    if is_there && !is_close(&lease.since, now) {
+        touch(sql, &lease.name, None, now)
+    } else {
+        Ok(())
     }
 }
 
@@ -147,9 +176,9 @@ pub(super) fn of(sql: Sql<'_>, name: &str) -> Result<Vec<Lease>, DatabaseError> 
     sql.all("SELECT * FROM leases WHERE name = ?1 ORDER BY since, id", [name], lease)
 }
 
-pub(super) fn delete(sql: Sql<'_>, id: LeaseId) -> Result<(), DatabaseError> {
-    sql.run("DELETE FROM leases WHERE id = ?1", [id.0])?;
-    Ok(())
+/// Says whether it was there.
+pub(super) fn delete(sql: Sql<'_>, id: LeaseId) -> Result<bool, DatabaseError> {
+    Ok(sql.run("DELETE FROM leases WHERE id = ?1", [id.0])? > 0)
 }
 
 fn lease(row: &rusqlite::Row<'_>) -> rusqlite::Result<Lease> {

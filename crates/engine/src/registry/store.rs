@@ -337,24 +337,28 @@ fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
         protocol: row.get(11)?,
         created: moment(row, [12, 13, 14])?,
         last_used: moment(row, [15, 16, 17])?,
-        identity: identity(row)?,
+        identity: identity(row, 18)?,
     })
 }
 
-fn identity(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Identity>> {
-    let kind: Option<String> = row.get(18)?;
+/// The seven columns of an identity, from the column `first` on.
+pub(super) fn identity(
+    row: &rusqlite::Row<'_>,
+    first: usize,
+) -> rusqlite::Result<Option<Identity>> {
+    let kind: Option<String> = row.get(first)?;
     match kind.as_deref() {
         None => Ok(None),
         Some("native") => Ok(Some(Identity::Native(NativeIdentity {
-            boot_id: row.get(19)?,
-            pid: row.get(20)?,
-            start_time: row.get(21)?,
-            socket: row.get(22)?,
+            boot_id: row.get(first + 1)?,
+            pid: row.get(first + 2)?,
+            start_time: row.get(first + 3)?,
+            socket: row.get(first + 4)?,
         }))),
         Some(_) => Ok(Some(Identity::Docker(DockerIdentity {
-            container_id: row.get(23)?,
-            endpoint: row.get(22)?,
-            state_label: row.get(24)?,
+            container_id: row.get(first + 5)?,
+            endpoint: row.get(first + 4)?,
+            state_label: row.get(first + 6)?,
         }))),
     }
 }

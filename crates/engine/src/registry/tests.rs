@@ -36,7 +36,7 @@ impl World {
         generation
     }
 
-    fn lease(&self, name: &str, generation: Generation) -> Result<LeaseId, RegistryError> {
+    fn lease(&self, name: &str, generation: Generation) -> Result<Taken, RegistryError> {
         let usage = Use { holder: &holder(7), call: "c1", session: Some("agent:main:x") };
         self.registry().lease(name, generation, &usage, &at(5))
     }
@@ -121,7 +121,7 @@ fn only_a_ready_sandbox_is_leased_and_a_leased_one_is_not_removed() {
     let generation = world.ready("a");
     let lease = world.lease("a", generation).unwrap();
     let expected = Lease {
-        id: lease,
+        id: lease.id,
         name: "a".to_owned(),
         holder: holder(7),
         call: "c1".to_owned(),
@@ -141,10 +141,34 @@ fn only_a_ready_sandbox_is_leased_and_a_leased_one_is_not_removed() {
         }
         assert_eq!(registry.get("a").unwrap().unwrap().state, State::Ready);
     }
-    registry.release(lease, &at(8)).unwrap();
+    registry.release(&lease, &at(8)).unwrap();
     assert_eq!(registry.get("a").unwrap().unwrap().last_used, at(8));
     registry.begin_removal("a", generation, InFlight::Respect, |_| Liveness::Alive).unwrap();
     assert!(matches!(world.lease("a", generation), Err(RegistryError::WrongState { .. })));
+}
+
+#[test]
+fn a_sandbox_is_leased_at_once_if_it_is_ready_and_as_wanted() {
+    let world = World::new();
+    let registry = world.registry();
+    let NewRow { backend, fingerprint, .. } = new_row("a");
+    let ask = |name, backend, fingerprint| {
+        let usage = Use { holder: &holder(7), call: "c1", session: Some("agent:main:y") };
+        registry.lease_as_is(&AsWanted { name, backend, fingerprint }, &usage, &at(5)).unwrap()
+    };
+    registry.begin(&new_row("b"), &at(1)).unwrap();
+    let generation = world.ready("a");
+    assert_eq!(ask("b", backend, &fingerprint), None, "it is being made");
+    assert_eq!(ask("c", backend, &fingerprint), None, "there is none");
+    assert_eq!(ask("a", Backend::Docker, &fingerprint), None, "another backend's");
+    assert_eq!(ask("a", backend, "other"), None, "another config's");
+    assert_eq!(registry.all_leases().unwrap(), []);
+    let leased = ask("a", backend, &fingerprint).unwrap();
+    assert_eq!((leased.generation, leased.identity), (generation, native()));
+    let row = registry.get("a").unwrap().unwrap();
+    assert_eq!((row.last_used, row.session.as_deref()), (at(5), Some("agent:main:y")));
+    let ids: Vec<LeaseId> = registry.leases("a").unwrap().iter().map(|lease| lease.id).collect();
+    assert_eq!(ids, [leased.lease.id]);
 }
 
 #[test]
@@ -160,7 +184,7 @@ fn the_lease_of_a_dead_caller_keeps_nothing_and_force_cuts_off_a_living_one() {
     registry.begin_removal("b", b, InFlight::CutOff, |_| Liveness::Alive).unwrap();
     registry.forget("b", b).unwrap();
     assert_eq!(registry.all_leases().unwrap(), []);
-    registry.release(lease, &at(9)).unwrap();
+    registry.release(&lease, &at(9)).unwrap();
     let c = world.ready("c");
     let kept = world.lease("c", c).unwrap();
     let usage = Use { holder: &holder(8), call: "c2", session: None };
@@ -171,7 +195,7 @@ fn the_lease_of_a_dead_caller_keeps_nothing_and_force_cuts_off_a_living_one() {
     });
     assert_eq!(gone.unwrap(), 1);
     let ids: Vec<LeaseId> = registry.leases("c").unwrap().iter().map(|lease| lease.id).collect();
-    assert_eq!(ids, [kept]);
+    assert_eq!(ids, [kept.id]);
 }
 
 #[test]
