@@ -193,6 +193,11 @@ fn a_whole_copy_goes_to_the_trash_comes_back_and_is_deleted() {
         let done = world.json(&["sandbox", "reseed", "--whole", "--json"]);
         assert_eq!(world.shell("ls"), "AGENTS.md\nSOUL.md\nskills\n");
         let id = done["trashed"].as_str().expect("an id").to_owned();
+        let pens = || world.json(&["sandbox", "list", "--json"])["containers"].clone();
+        let before = pens();
+        let refused = world.run(&["sandbox", "trash", "restore", &id]);
+        assert!(refused.code == Some(1) && refused.stderr.contains("--swap"), "{}", refused.stderr);
+        assert_eq!(pens()[0]["createdAtMs"], before[0]["createdAtMs"], "a refusal ends nothing");
         world.json(&["sandbox", "trash", "restore", &id, "--swap", "--json"]);
         assert_eq!(world.shell("chmod 700 d/e && cat d/e/f && chmod 0 d/e d"), "work\n");
         let mistyped = world.run(&["sandbox", "trash", "empty", &id, "0000"]);

@@ -156,6 +156,7 @@ pub(crate) enum TrashCommand {
         format: FormatFlag,
     },
     /// Delete for good: the things named, or everything
+    #[command(override_usage = "clawpen sandbox trash empty <IDS>... | --all")]
     Empty {
         /// Ids, as shown by list
         #[arg(required_unless_present = "all")]

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clawpen_rules::approval::environment::EnvironmentRefused;
+use clawpen_rules::backend::Backend;
 use clawpen_rules::config::locate::shorten_home;
 use clawpen_rules::config::sandbox::{Owner, WorkspaceAccess};
 use clawpen_rules::config::setting::{Layer, Origin, Setting};
@@ -239,7 +240,10 @@ fn own_findings(
         // What the container opens is of no concern while the session runs on the host.
         Ok(_) if !explanation.is_sandboxed() => {}
         Ok(spec) => {
-            warnings.extend(spec.open_doors().iter().map(ToString::to_string));
+            // An unknown backend stands among the refusals.
+            let backend = Backend::parse(&explanation.sandbox.backend.value);
+            let doors = backend.map(|backend| spec.open_doors(backend)).unwrap_or_default();
+            warnings.extend(doors.iter().map(ToString::to_string));
             let kept_out = spec.kept_out().iter();
             warnings.extend(
                 kept_out.map(|(name, reason)| format!("variable `{name}` stays outside: {reason}")),

@@ -24,6 +24,7 @@ pub use shape::ShapeProblem;
 
 use std::fmt;
 
+use crate::backend::Backend;
 use crate::config::fingerprint::Fingerprint;
 use crate::config::setting::Setting;
 use crate::environment::{BlockReason, Environment, Remark};
@@ -282,8 +283,20 @@ impl ContainerSpec {
         workspaces.chain(self.binds.iter().map(|bind| (bind.target(), bind.real_source())))
     }
 
-    /// What this container is allowed beyond a locked-down one.
-    pub fn open_doors(&self) -> Vec<OpenDoor> {
+    /// What this sandbox is allowed beyond a locked-down one, on its backend.
+    pub fn open_doors(&self, backend: Backend) -> Vec<OpenDoor> {
+        let mut doors = self.open_doors_of_a_container();
+        match backend {
+            // Whatever number its user has inside, on the host it is an ordinary one of its own.
+            Backend::Native => {
+                doors.retain(|door| !matches!(door, OpenDoor::Root { .. } | OpenDoor::ImageUser));
+            }
+            Backend::Docker | Backend::Ssh | Backend::OpenShell | Backend::Kubernetes => {}
+        }
+        doors
+    }
+
+    fn open_doors_of_a_container(&self) -> Vec<OpenDoor> {
         let mut doors = Vec::new();
         match self.root {
             RootFilesystem::ReadOnly => {}

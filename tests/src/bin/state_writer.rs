@@ -61,7 +61,7 @@ fn churn(database: &Database) -> Result<()> {
         let lease = registry.lease(name, generation, &usage, &now)?;
         let head = database.audit().append(&call(number), now.wall)?;
         tell(&head.to_string())?;
-        registry.release(lease, &SystemClock.now())?;
+        registry.release(&lease, &SystemClock.now())?;
         registry.begin_removal(name, generation, InFlight::Respect, Holder::liveness)?;
         said(registry, name, State::Removing)?;
         registry.forget(name, generation)?;

@@ -58,6 +58,10 @@ fn a_fresh_sandbox_is_the_calls_own_and_leaves_nothing() {
 fn a_removed_sandbox_is_gone_and_the_next_call_makes_another() {
     let home = Home::new();
     let first = pen_of(&home, &[]);
+    let mistyped = home.run(&["sandbox", "remove", "openclaw-sbx-nobody", "--force"]);
+    assert_eq!(mistyped.code, Some(1), "{}{}", mistyped.stdout, mistyped.stderr);
+    assert!(mistyped.stderr.contains("no sandbox `openclaw-sbx-nobody`"), "{}", mistyped.stderr);
+    assert_eq!(pen_of(&home, &[]), first);
     let removed = home.run(&["sandbox", "remove", "--all", "--force"]);
     assert_eq!(removed.code, Some(0), "{}{}", removed.stdout, removed.stderr);
     assert!(removed.stdout.contains("Done: 1 removed, 0 failed"), "{}", removed.stdout);

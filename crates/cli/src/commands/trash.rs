@@ -29,14 +29,14 @@ pub(crate) fn run(command: &TrashCommand, output: &Output) -> Result<Outcome, Co
         TrashCommand::Restore { id, swap, format } => {
             let occupied = if *swap { Occupied::Swap } else { Occupied::Refuse };
             let id = &parse(id)?;
-            let thing = trash.list()?.into_iter().find(|thing| thing.id == *id);
+            let thing = trash.look_ahead(id, occupied)?;
             let restore = || trash.restore(id, occupied, now());
-            let origin = match (thing, Yard::open_existing(&locations.state_dir)?) {
+            let origin = match (thing.kind, Yard::open_existing(&locations.state_dir)?) {
                 // Single files and skills are seen at once; a directory is mounted as it was.
-                (Some(Trashed { kind: TrashKind::Workspace, origin, .. }), Some(yard)) => {
-                    yard.lifecycle().at_rest(&origin, restore)??
+                (TrashKind::Workspace, Some(yard)) => {
+                    yard.lifecycle().at_rest(&thing.origin, restore)??
                 }
-                (Some(_) | None, _) => restore()?,
+                (TrashKind::Workspace | TrashKind::Skills | TrashKind::Files, _) => restore()?,
             };
             let id = id.as_str();
             match format.format() {

@@ -1,5 +1,6 @@
 //! What a container is made of, and hostile configs that must not reach an engine.
 
+use crate::backend::Backend;
 use proptest::prelude::*;
 
 use super::*;
@@ -25,7 +26,7 @@ fn the_default_container_is_locked_down() {
          --workdir /workspace -v /state/sandboxes/s-1:/workspace openclaw-sandbox:bookworm-slim \
          sleep infinity"
     );
-    assert_eq!(spec.open_doors(), []);
+    assert_eq!(spec.open_doors(Backend::Docker), []);
     assert_eq!(spec.setup_args(), None);
 }
 
@@ -83,6 +84,14 @@ fn every_opened_door_is_said() {
     doors("{capDrop: ['NET_RAW', 'all']}", &[]);
     doors("{tmpfs: ['/tmp:exec']}", &[OpenDoor::ProgramsInTmpfs("/tmp:exec".into())]);
     doors("{gpus: 'all'}", &[OpenDoor::Gpus("all".into())]);
+}
+
+#[test]
+fn root_of_a_pen_is_nobody_on_the_host() {
+    for user in ["0:0", "root", ""] {
+        let spec = build(&format!("{{user: '{user}', readOnlyRoot: false}}")).unwrap();
+        assert_eq!(spec.open_doors(Backend::Native), [OpenDoor::WritableRoot], "{user}");
+    }
 }
 
 #[test]
@@ -322,7 +331,7 @@ fn build(docker: &str) -> Result<ContainerSpec, ContainerRefused> {
 
 #[track_caller]
 fn doors(docker: &str, expected: &[OpenDoor]) {
-    assert_eq!(build(docker).unwrap().open_doors(), expected, "{docker}");
+    assert_eq!(build(docker).unwrap().open_doors(Backend::Docker), expected, "{docker}");
 }
 
 /// `key` is the key below `docker` that the refusal names; empty if it names none.

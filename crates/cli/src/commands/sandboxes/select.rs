@@ -70,8 +70,24 @@ pub(super) fn choose(
         Origin::Reference(_) => selection.filter.adopt,
     };
     let is_due = |one: &Listed| !selection.filter.stale || one.is_outdated();
+    if let Wanted::Names(names) = wanted {
+        names.iter().try_for_each(|name| named(name, &found, selection))?;
+    }
     let chosen = found.into_iter().filter(|one| is_meant(one) && is_ours(one) && is_due(one));
     Ok(chosen.collect())
+}
+
+/// A name that was typed is there and may be touched: a typing error must not look like work done.
+fn named(name: &str, found: &[Listed], selection: &Selection) -> Result<(), CommandError> {
+    let what = match found.iter().find(|one| one.name() == name).map(|one| &one.origin) {
+        Some(Origin::Ours(_)) => return Ok(()),
+        Some(Origin::Reference(_)) if selection.filter.adopt => return Ok(()),
+        Some(Origin::Reference(_)) => {
+            format!("the reference made `{name}`; say --adopt to touch it")
+        }
+        None => format!("there is no sandbox `{name}`; `clawpen sandbox list` shows them"),
+    };
+    Err(CommandError::Question { what })
 }
 
 /// `agent:<id>` itself, or a session of that agent.

@@ -16,6 +16,23 @@ use crate::workspaces::record::{Locked, Record, SkillsRecord, make_private};
 use crate::workspaces::{WorkspaceError, plain};
 
 impl Trash {
+    /// Looks whether the place of a thing is free for it. Whoever ends a sandbox for [`Trash::restore`] asks first:
+    /// what is refused ends nothing.
+    pub fn look_ahead(&self, id: &TrashId, occupied: Occupied) -> Result<Trashed, TrashError> {
+        let trashed = self.get(id)?;
+        let is_taken = match (occupied, trashed.kind) {
+            (Occupied::Refuse, TrashKind::Workspace | TrashKind::Skills) => {
+                trashed.origin.symlink_metadata().is_ok()
+            }
+            (Occupied::Refuse, TrashKind::Files) => {
+                let is_there = |name: &String| trashed.origin.join(name).symlink_metadata().is_ok();
+                trashed.files.iter().any(is_there)
+            }
+            (Occupied::Swap, _) => false,
+        };
+        if is_taken { Err(taken(&trashed)) } else { Ok(trashed) }
+    }
+
     /// Puts a thing back where it was. Never overwrites: with [`Occupied::Swap`] what stands there
     /// takes its place in the trash.
     ///
@@ -147,7 +164,7 @@ impl Job<'_> {
             let is_taken =
                 |name: &String| beneath::stat_name(ground.directory(), OsStr::new(name)).is_ok();
             if self.trashed.files.iter().any(is_taken) {
-                return Err(self.taken());
+                return Err(taken(self.trashed));
             }
         }
         let mut left = Left::Nothing;
@@ -170,7 +187,7 @@ impl Job<'_> {
             Err(error) => return Err(self.failed(error)),
         }
         match self.occupied {
-            Occupied::Refuse => Err(self.taken()),
+            Occupied::Refuse => Err(taken(self.trashed)),
             Occupied::Swap => {
                 beneath::open_up(to.directory, to.name).map_err(|error| self.failed(error))?;
                 beneath::rename(from, to, Existing::Exchange)
@@ -185,11 +202,11 @@ impl Job<'_> {
         beneath::open_root(vault).map_err(|error| self.failed(error))
     }
 
-    fn taken(&self) -> TrashError {
-        TrashError::Occupied { id: self.trashed.id.clone(), origin: self.trashed.origin.clone() }
-    }
-
     fn failed(&self, error: io::Error) -> TrashError {
         TrashError::Workspace(WorkspaceError::io("bring back", &self.trashed.origin)(error))
     }
+}
+
+fn taken(trashed: &Trashed) -> TrashError {
+    TrashError::Occupied { id: trashed.id.clone(), origin: trashed.origin.clone() }
 }
