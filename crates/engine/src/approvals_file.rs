@@ -5,23 +5,23 @@
 //! and stays as it is: whoever asked must refuse. Every change is made under a lock, to a new file
 //! with mode 0600 that takes the old one's place when it is safely on disk.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clawpen_rules::approval::file::{
     ApprovalsFile, Change, FileHash, FileProblem, FileRefused, SetRefusal, check_base,
 };
 
+use crate::file_lock::{self, Hold, NotLocked};
 use crate::random;
 
 /// A larger file is refused: ten thousand entries are a tenth of this.
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
 /// How long a change waits for another process to finish its own.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-const LOCK_STEP: Duration = Duration::from_millis(5);
 /// How often a change starts anew because a program that takes no lock wrote in between.
 const ATTEMPTS: u32 = 3;
 
@@ -232,27 +232,13 @@ fn anybody_may_replace(directory: &fs::Metadata) -> bool {
     directory.mode() & (ANYBODY_MAY_WRITE | ONLY_OWN_FILES) == ANYBODY_MAY_WRITE
 }
 
-/// Takes the lock beside the file. It goes with the handle, also when the process dies.
+/// Takes the lock beside the file.
 fn lock(path: &Path) -> Result<File, ChangeError> {
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .custom_flags(O_NOFOLLOW | O_NONBLOCK)
-        .open(path)
-        .map_err(io_error("open", path))?;
-    let start = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::Error(cause)) => return Err(io_error("lock", path)(cause)),
-            Err(TryLockError::WouldBlock) if start.elapsed() >= LOCK_WAIT => {
-                return Err(ChangeError::Locked { path: shown(path) });
-            }
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_STEP),
-        }
-    }
+    file_lock::within(path, Hold::Alone, LOCK_WAIT).map_err(|failed| match failed {
+        NotLocked::Open(cause) => io_error("open", path)(cause),
+        NotLocked::Lock(cause) => io_error("lock", path)(cause),
+        NotLocked::Busy => ChangeError::Locked { path: shown(path) },
+    })
 }
 
 /// A complete new file beside the old one; removed again unless it is put in place.

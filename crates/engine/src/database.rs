@@ -24,9 +24,10 @@ use rusqlite::{Connection, OpenFlags, Params, Row, RowIndex};
 
 pub use changes::Changes;
 pub use failure::{DatabaseError, DatabaseFailure};
-use files::{Hold, Missing};
+use files::Missing;
 
 use crate::audit::Audit;
+use crate::file_lock::Hold;
 use crate::registry::Registry;
 
 /// How long a change waits for others to finish theirs.

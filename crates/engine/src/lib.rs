@@ -21,6 +21,7 @@ pub mod exec_question;
 pub mod explain;
 pub mod facts;
 pub mod faults;
+mod file_lock;
 mod file_stamps;
 pub mod fs_bridge;
 pub mod gateway_identity;

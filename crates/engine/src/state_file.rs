@@ -4,19 +4,18 @@
 //! the one or the other. The lock stands beside the file under a name of our own: the reference's locks
 //! are files whose mere existence means "taken".
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::file_lock::{self, Hold, NotLocked};
 use crate::random;
 
 /// How long a change waits for another process to finish its own.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-const LOCK_STEP: Duration = Duration::from_millis(5);
-/// Neither follow a link nor wait for a pipe.
-const O_NOFOLLOW: i32 = 0o400_000;
+/// A pipe in its place does not hold us up.
 const O_NONBLOCK: i32 = 0o4000;
 
 /// A file that could not be read or replaced. It is as it was.
@@ -80,25 +79,11 @@ pub fn lock_within(path: &Path, wait: Duration) -> Result<File, StateFileError> 
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".clawpen-lock");
     let path = path.with_file_name(name);
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .custom_flags(O_NOFOLLOW | O_NONBLOCK)
-        .open(&path)
-        .map_err(failed("open", &path))?;
-    let start = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::Error(cause)) => return Err(failed("lock", &path)(cause)),
-            Err(TryLockError::WouldBlock) if start.elapsed() >= wait => {
-                return Err(StateFileError::Locked { path: shown(&path) });
-            }
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_STEP),
-        }
-    }
+    file_lock::within(&path, Hold::Alone, wait).map_err(|error| match error {
+        NotLocked::Open(cause) => failed("open", &path)(cause),
+        NotLocked::Lock(cause) => failed("lock", &path)(cause),
+        NotLocked::Busy => StateFileError::Locked { path: shown(&path) },
+    })
 }
 
 /// Replaces a file in one step. Only whoever holds its [`lock`] should.

@@ -4,25 +4,22 @@
 //! every lock that `SQLite` holds in this process.
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{
     DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
     PermissionsExt as _,
 };
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{Access, access};
 
 use super::failure::DatabaseFailure;
+use crate::file_lock::{self, Hold, NotLocked};
 
 /// How long to wait for a process that repairs.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-const LOCK_STEP: Duration = Duration::from_millis(2);
-/// Neither follow a link nor wait for a pipe.
-const O_NOFOLLOW: i32 = 0o400_000;
-const O_NONBLOCK: i32 = 0o4000;
 const OTHERS_MAY_WRITE: u32 = 0o022;
 const OTHERS: u32 = 0o077;
 
@@ -31,15 +28,6 @@ const OTHERS: u32 = 0o077;
 pub(super) enum Missing {
     Make,
     Leave,
-}
-
-/// How a state directory's database is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hold {
-    /// With any number of others.
-    Shared,
-    /// Alone, to put another file in its place.
-    Alone,
 }
 
 /// Our directory below the state directory, free of links; `None` if there is none.
@@ -155,34 +143,14 @@ pub(super) fn sync(path: &Path) -> Result<(), DatabaseFailure> {
     synced.map_err(|cause| DatabaseFailure::file("sync", path, cause))
 }
 
-/// Takes the lock beside the database. It goes with the handle, also when the process dies.
+/// Takes the lock beside the database: with others who use it, or alone, to put another file in its place.
 pub(super) fn hold(path: &Path, hold: Hold) -> Result<File, DatabaseFailure> {
     let path = suffixed(path, ".lock");
-    let failed = |cause| DatabaseFailure::file("lock", &path, cause);
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .custom_flags(O_NOFOLLOW | O_NONBLOCK)
-        .open(&path)
-        .map_err(failed)?;
-    let start = Instant::now();
-    loop {
-        let taken = match hold {
-            Hold::Shared => file.try_lock_shared(),
-            Hold::Alone => file.try_lock(),
-        };
-        match taken {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::Error(cause)) => return Err(failed(cause)),
-            Err(TryLockError::WouldBlock) if start.elapsed() >= LOCK_WAIT => {
-                return Err(match hold {
-                    Hold::Shared => DatabaseFailure::Busy,
-                    Hold::Alone => DatabaseFailure::InUse,
-                });
-            }
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_STEP),
+    file_lock::within(&path, hold, LOCK_WAIT).map_err(|failed| match (failed, hold) {
+        (NotLocked::Open(cause) | NotLocked::Lock(cause), _) => {
+            DatabaseFailure::file("lock", &path, cause)
         }
-    }
+        (NotLocked::Busy, Hold::Shared) => DatabaseFailure::Busy,
+        (NotLocked::Busy, Hold::Alone) => DatabaseFailure::InUse,
+    })
 }

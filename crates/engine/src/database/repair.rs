@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 use clawpen_rules::timestamp::Moment;
 
 use super::failure::{DatabaseError, DatabaseFailure};
-use super::files::{self, Hold, Missing};
+use super::files::{self, Missing};
 use super::{Database, Next, path_in, schema};
 use crate::audit::{self, Event, Head, Reason};
+use crate::file_lock::Hold;
 use crate::registry::{RegistryError, Survivor};
 
 /// How a database is.

@@ -1,21 +1,16 @@
 //! Whose turn it is: one run at a time in a session, a few at once in all.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use clawpen_rules::config::Config;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use super::entry::SessionPlace;
-
-/// How often another process is asked whether it is done with a session.
-const STEP: Duration = Duration::from_millis(20);
-const O_NOFOLLOW: i32 = 0o400_000;
+use crate::file_lock::{self, Hold, NotLocked};
 
 /// The lanes of one runner.
 pub(super) struct Lanes {
@@ -64,19 +59,9 @@ pub(super) fn keep_others_out(
     path: &Path,
     is_enough: impl Fn() -> bool,
 ) -> io::Result<Option<File>> {
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .custom_flags(O_NOFOLLOW)
-        .open(path)?;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(Some(file)),
-            Err(TryLockError::Error(error)) => return Err(error),
-            Err(TryLockError::WouldBlock) if is_enough() => return Ok(None),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(STEP),
-        }
+    match file_lock::until(path, Hold::Alone, is_enough) {
+        Ok(file) => Ok(Some(file)),
+        Err(NotLocked::Busy) => Ok(None),
+        Err(NotLocked::Open(error) | NotLocked::Lock(error)) => Err(error),
     }
 }

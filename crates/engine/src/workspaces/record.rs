@@ -5,17 +5,18 @@
 //! sandbox; one of a newer version does, because that version may rely on it.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clawpen_rules::workspace::seeds::Digest;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::WorkspaceError;
+use crate::file_lock::{self, Hold, NotLocked};
 use crate::random;
 
 /// The version that this build writes.
@@ -26,7 +27,6 @@ const MAX_BYTES: u64 = 256 * 1024;
 
 /// Whoever holds the lock copies some megabytes at most.
 const LOCK_WAIT: Duration = Duration::from_secs(60);
-const LOCK_STEP: Duration = Duration::from_millis(2);
 
 /// `<state>/clawpen/workspaces/<id>.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -255,25 +255,11 @@ pub(super) fn make_private(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Takes a lock. It goes with the handle, also when the process dies.
+/// Takes a lock.
 pub(super) fn lock(path: &Path) -> Result<File, WorkspaceError> {
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path)
-        .map_err(WorkspaceError::io("open", path))?;
-    let start = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::Error(cause)) => return Err(WorkspaceError::io("lock", path)(cause)),
-            Err(TryLockError::WouldBlock) if start.elapsed() >= LOCK_WAIT => {
-                return Err(WorkspaceError::Busy { path: path.to_owned() });
-            }
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_STEP),
-        }
-    }
+    file_lock::within(path, Hold::Alone, LOCK_WAIT).map_err(|failed| match failed {
+        NotLocked::Open(cause) => WorkspaceError::io("open", path)(cause),
+        NotLocked::Lock(cause) => WorkspaceError::io("lock", path)(cause),
+        NotLocked::Busy => WorkspaceError::Busy { path: path.to_owned() },
+    })
 }
