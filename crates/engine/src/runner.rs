@@ -20,6 +20,7 @@ mod events;
 mod history;
 mod image;
 mod lanes;
+mod lines;
 mod notice;
 mod run;
 mod session_tools;
@@ -32,6 +33,7 @@ use std::time::Duration;
 
 use clawpen_rules::config::Config;
 use clawpen_rules::directives::Authority;
+use clawpen_rules::heartbeat::Context;
 use clawpen_rules::models::ModelRef;
 use clawpen_rules::tools::schema::Schema;
 use tokio::runtime::Handle;
@@ -50,6 +52,8 @@ pub use entry::SessionPlace;
 use events::Emitter;
 pub use events::{AbortReason, Ended, Listener, RunEvent, What};
 use lanes::Lanes;
+use lines::Lines;
+pub use lines::Queued;
 
 /// How many ended runs are remembered, for whoever asks late.
 const REMEMBERED: usize = 1000;
@@ -80,6 +84,17 @@ pub enum Origin {
     Person,
     /// Another session, or a command that was waited for: never a directive.
     Session(String),
+    /// The gateway, which asks by itself: never a directive.
+    Heartbeat(Beat),
+}
+
+/// What is particular about a heartbeat's turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beat {
+    /// The model that is asked instead of the session's.
+    pub model: Option<ModelRef>,
+    /// What it is shown of the workspace.
+    pub context: Context,
 }
 
 /// What becomes of a call that a person must agree to.
@@ -144,6 +159,8 @@ struct Inner {
     spawning: Mutex<()>,
     /// How many ends of commands each session was told of since anything else was said there.
     told_in_a_row: Mutex<HashMap<String, u32>>,
+    /// What waits for the next turn of a session.
+    lines: Lines,
     closed: AtomicBool,
 }
 
@@ -237,6 +254,7 @@ impl Runner {
             stores: Mutex::default(),
             spawning: Mutex::default(),
             told_in_a_row: Mutex::default(),
+            lines: Lines::default(),
             closed: AtomicBool::new(false),
         };
         Self(Arc::new(inner))
@@ -275,7 +293,8 @@ impl Runner {
             active
         };
         let session = active.session.clone();
-        if !run.starts_with(notice::NAME) {
+        // The gateway by itself is nobody who speaks.
+        if !run.starts_with(notice::NAME) && !matches!(request.origin, Origin::Heartbeat(_)) {
             let told = self.0.told_in_a_row.lock();
             told.unwrap_or_else(PoisonError::into_inner).remove(&session);
         }

@@ -127,6 +127,11 @@ impl Planner {
         self.woken.notify_one();
     }
 
+    /// Says whether this gateway runs the jobs of its state directory.
+    pub(crate) fn runs_jobs(&self) -> bool {
+        self.state().own.is_some()
+    }
+
     /// Asks for a run; gives its name.
     pub(crate) fn ask(&self, settings: &Settings, job: &str) -> Result<String, ErrorShape> {
         let mut state = self.state();

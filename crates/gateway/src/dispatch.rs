@@ -17,8 +17,8 @@ use tokio::task::JoinSet;
 use crate::handshake::Login;
 use crate::hub::{Outbox, Turn};
 use crate::methods::{
-    agents, chat, config, cron, devices, exec_approval, exec_approvals, health, identity, logs,
-    models, nodes, sandbox, sessions, skills, tools, usage,
+    agents, chat, config, cron, devices, exec_approval, exec_approvals, health, heartbeat,
+    identity, logs, models, nodes, sandbox, sessions, skills, tools, usage,
 };
 use crate::metrics::Outcome;
 use crate::runs::Runs;
@@ -261,6 +261,9 @@ async fn call_short(
     let done = tokio::task::spawn_blocking(move || call(&door, &caller, &request)).await;
     if changes(&method) {
         shared.health.forget();
+        if method.starts_with("config.") || method.starts_with("agents.") {
+            shared.heart.wake();
+        }
     }
     // A method that panics fails for its caller and for nobody else.
     let outcome = done.unwrap_or_else(|_| Err(ErrorShape::unavailable("internal error")));
@@ -313,7 +316,10 @@ fn call(shared: &Shared, caller: &Caller, request: &Request) -> Result<Value, Er
         "system-presence" => Ok(health::presence(shared)),
         "logs.tail" => logs::tail(shared, params),
         "gateway.identity.get" => identity::get(shared),
-        "last-heartbeat" => Ok(Value::Null),
+        "last-heartbeat" => Ok(heartbeat::last(shared)),
+        "set-heartbeats" => Ok(heartbeat::set(shared, params)),
+        "system-event" => heartbeat::event(shared, caller, params),
+        "wake" => heartbeat::wake(shared, params),
         "channels.status" => Ok(health::channels()),
         "usage.status" => Ok(health::quotas()),
         "usage.cost" => usage::cost(shared, params),
@@ -369,7 +375,6 @@ fn call(shared: &Shared, caller: &Caller, request: &Request) -> Result<Value, Er
         "chat.send" => chat::send(shared, caller, params),
         "chat.inject" => chat::inject(shared, params),
         "sessions.send" => chat::send_to(shared, caller, params),
-        "wake" => chat::wake(shared, caller, params),
         "device.pair.list" => devices::list(shared),
         "device.pair.approve" => devices::approve(shared, caller, params),
         "device.pair.reject" => devices::reject(shared, params),

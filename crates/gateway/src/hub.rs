@@ -338,6 +338,14 @@ impl Hub {
         }
     }
 
+    /// Notes what somebody told of a machine.
+    pub(crate) fn note_told(&self, name: &str, entry: Value) {
+        self.presence_version.fetch_add(1, Ordering::Relaxed);
+        if let Ok(mut presence) = self.presence.lock() {
+            presence.told(name, entry);
+        }
+    }
+
     pub(crate) fn presence(&self, now_ms: u64) -> Value {
         let own = presence::own(now_ms);
         match self.presence.lock() {

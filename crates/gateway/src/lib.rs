@@ -14,6 +14,7 @@ mod cron;
 mod device_proof;
 mod dispatch;
 mod handshake;
+mod heart;
 mod http;
 mod hub;
 mod journal;

@@ -9,6 +9,7 @@ pub(crate) mod devices;
 pub(crate) mod exec_approval;
 pub(crate) mod exec_approvals;
 pub(crate) mod health;
+pub(crate) mod heartbeat;
 pub(crate) mod identity;
 pub(crate) mod logs;
 pub(crate) mod models;

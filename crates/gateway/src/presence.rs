@@ -7,11 +7,15 @@ use serde_json::{Value, json};
 /// How long somebody who left is still listed, and how many are at most.
 const KEPT_MS: u64 = 300_000;
 const MAX_ENTRIES: usize = 200;
+/// How many of them are there by somebody's word only.
+const MAX_TOLD: usize = 100;
 
 /// The list.
 #[derive(Default)]
 pub(crate) struct Presence {
     entries: HashMap<String, Value>,
+    /// What `system-event` told: beside those who are connected, never in their place, and not for long.
+    told: HashMap<String, Value>,
 }
 
 impl Presence {
@@ -20,13 +24,31 @@ impl Presence {
         self.entries.insert(key.to_owned(), entry);
     }
 
+    /// Notes what somebody said of a machine; the oldest word goes when there are too many.
+    pub(crate) fn told(&mut self, name: &str, entry: Value) {
+        let oldest = || {
+            let age = |entry: &Value| entry["ts"].as_u64();
+            self.told.iter().min_by_key(|(_, entry)| age(entry)).map(|(name, _)| name.clone())
+        };
+        if self.told.len() >= MAX_TOLD
+            && !self.told.contains_key(name)
+            && let Some(oldest) = oldest()
+        {
+            self.told.remove(&oldest);
+        }
+        self.told.insert(name.to_owned(), entry);
+    }
+
     /// The list, newest first; the gateway's own entry is always fresh.
     pub(crate) fn list(&mut self, own: Value, now_ms: u64) -> Value {
-        self.entries.retain(|_, entry| {
+        let is_new = |entry: &Value| {
             let since = entry["ts"].as_u64().unwrap_or_default();
-            entry["reason"] == "connect" || now_ms.saturating_sub(since) <= KEPT_MS
-        });
-        let mut entries: Vec<Value> = self.entries.values().cloned().collect();
+            now_ms.saturating_sub(since) <= KEPT_MS
+        };
+        self.entries.retain(|_, entry| entry["reason"] == "connect" || is_new(entry));
+        self.told.retain(|_, entry| is_new(entry));
+        let all = self.entries.values().chain(self.told.values());
+        let mut entries: Vec<Value> = all.cloned().collect();
         entries.sort_by_key(|entry| std::cmp::Reverse(entry["ts"].as_u64()));
         entries.truncate(MAX_ENTRIES);
         entries.insert(0, own);

@@ -37,6 +37,11 @@ pub(crate) enum Kind {
     Chat,
     /// The method `agent`, another session, an approval.
     Agent,
+    /// The gateway itself. Nobody hears what it says before it is known whether it says anything.
+    Heartbeat {
+        /// So much beside the word for "nothing" is nothing.
+        ack_characters: usize,
+    },
 }
 
 /// A run, as its clients know it.
@@ -166,6 +171,13 @@ impl Runs {
         }
     }
 
+    /// Notes a run that the gateway itself asks for.
+    pub(crate) fn begin_beat(&self, run: &str, session: &str, ack_characters: usize) {
+        let mut talk = Talk::new(session);
+        talk.kind = Kind::Heartbeat { ack_characters };
+        self.state().talks.insert(run.to_owned(), talk);
+    }
+
     /// Makes a name free that the runner does not know any more.
     pub(crate) fn free(&self, run: &str) {
         let mut state = self.state();
@@ -230,6 +242,10 @@ impl Runs {
 }
 
 impl Talk {
+    const fn is_beat(&self) -> bool {
+        matches!(self.kind, Kind::Heartbeat { .. })
+    }
+
     fn new(session: &str) -> Self {
         Self {
             spelled: session.to_owned(),

@@ -32,6 +32,7 @@ use tokio::sync::watch;
 use crate::approvals::{self, Approvals};
 use crate::auth::Guard;
 use crate::cron::{self, Planner};
+use crate::heart::{self, Heart};
 use crate::http;
 use crate::hub::{Hub, Slow};
 use crate::journal::{Journal, Level};
@@ -236,6 +237,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         ),
         runs: Runs::default(),
         cron: Planner::default(),
+        heart: Heart::default(),
         guard,
         strict_transport: strict.and_then(|text| HeaderValue::from_str(text).ok()),
         origins: wanted.origins,
@@ -285,7 +287,8 @@ fn run(
         }));
     }
     tasks.push(tokio::spawn(beat(shared.clone(), tick, stopped.clone())));
-    tasks.push(tokio::spawn(cron::run(shared.clone(), stopped)));
+    tasks.push(tokio::spawn(cron::run(shared.clone(), stopped.clone())));
+    tasks.push(tokio::spawn(heart::run(shared.clone(), stopped)));
     let watcher = Watcher::start(&shared);
     let places: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     let fingerprint = identity.as_ref().map(|identity| identity.fingerprint.clone());

@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use crate::approvals::Approvals;
 use crate::auth::Guard;
 use crate::cron::Planner;
+use crate::heart::Heart;
 use crate::hub::Hub;
 use crate::journal::Journal;
 use crate::methods::health::LastHealth;
@@ -54,6 +55,7 @@ pub(crate) struct Shared {
     pub(crate) runner: Runner,
     pub(crate) runs: Runs,
     pub(crate) cron: Planner,
+    pub(crate) heart: Heart,
     pub(crate) journal: Journal,
     pub(crate) metrics: Metrics,
     pub(crate) throttle: Throttle,

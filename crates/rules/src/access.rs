@@ -276,8 +276,10 @@ pub fn decide_event(event: &str, role: Role, scopes: &Scopes) -> Access {
         Scope::Approvals
     } else if event.starts_with("device.pair.") || event.starts_with("node.pair.") {
         Scope::Pairing
-    } else if event.starts_with("session") || matches!(event, "chat" | "agent" | "cron") {
-        // What is said in sessions, and what planned jobs came to, is for those who may read them; the reference tells it to everybody.
+    } else if event.starts_with("session")
+        || matches!(event, "chat" | "agent" | "cron" | "heartbeat")
+    {
+        // What is said in sessions, and what planned jobs and heartbeats came to, is for those who may read them; the reference tells it to everybody.
         Scope::Read
     } else {
         return Access::Allowed;

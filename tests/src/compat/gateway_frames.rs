@@ -41,12 +41,6 @@ pub(super) const RULES: &[Rule] = &[
         },
     },
     Rule {
-        name: "no-heartbeats-run-here",
-        category: ANY,
-        applies: |input| matches!(input["method"].as_str(), Some("health" | "status")),
-        transform: |_, expected| without_heartbeats(expected),
-    },
-    Rule {
         name: "health-is-looked-up",
         category: "health",
         applies: |input| input["kind"] == "res" && input["wrote"] == json!(true),
@@ -342,25 +336,4 @@ fn hello(mut expected: Value) -> Value {
         payload.remove("canvasHostUrl");
     }
     expected
-}
-
-/// Every heartbeat is off.
-fn without_heartbeats(expected: Value) -> Value {
-    match expected {
-        Value::Array(items) => items.into_iter().map(without_heartbeats).collect(),
-        Value::Object(members) => {
-            let off = |(key, value): (String, Value)| {
-                let value = match key.as_str() {
-                    "heartbeatSeconds" | "ackMaxChars" => json!(0),
-                    "enabled" => json!(false),
-                    "every" => json!("disabled"),
-                    "everyMs" => Value::Null,
-                    _ => without_heartbeats(value),
-                };
-                (key, value)
-            };
-            Value::Object(members.into_iter().map(off).collect())
-        }
-        other => other,
-    }
 }

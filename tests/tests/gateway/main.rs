@@ -7,6 +7,7 @@ mod chat;
 mod checklist;
 mod claw3d;
 mod cron;
+mod heartbeats;
 mod hosts;
 mod kills;
 mod looks;

@@ -216,3 +216,37 @@ async fn the_references_command_line_plans_jobs_here() {
     assert_eq!(cron(&["rm", &id, "--json"]).await["removed"], true);
     super::chat::over(ground).await;
 }
+
+/// `openclaw system …`, unchanged.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_references_command_line_wakes_an_agent_here() {
+    let Some(place) = installed() else { return };
+    let server = ModelServer::start(|_| Reply::text("HEARTBEAT_OK").answer(WIRE));
+    let ground = super::chat::ground(&server, "").await;
+    let url = format!("ws://127.0.0.1:{}", ground.address().port());
+    let reference = Reference { place, ground: &ground };
+    let there = ["--url", url.as_str(), "--token", TOKEN, "--json"];
+    let system = async |words: &[&str]| {
+        let words: Vec<&str> = ["system"].iter().chain(words).chain(&there).copied().collect();
+        reference.json(&words).await
+    };
+    let mut client = ground.login(super::ALL).await;
+    let later = system(&["event", "--text", "water the plants", "--mode", "next-heartbeat"]).await;
+    assert_eq!(later["ok"], true, "{later}");
+    let status = reference.call("status", json!({})).await;
+    assert_eq!(status["queuedSystemEvents"], json!(["water the plants"]), "{status}");
+    let now = system(&["event", "--text", "and the cat", "--mode", "now"]).await;
+    assert_eq!(now["ok"], true, "{now}");
+    let told = client.event("heartbeat", super::WAIT).await.unwrap()["payload"].clone();
+    assert_eq!(told["status"], "ok-token", "{told}");
+    let asked = server.received()[0].body.to_string();
+    assert!(asked.contains("] water the plants") && asked.contains("] and the cat"), "{asked}");
+    assert_eq!(system(&["heartbeat", "last"]).await, told);
+    for (word, is_on) in [("disable", false), ("enable", true)] {
+        let turned = system(&["heartbeat", word]).await;
+        assert_eq!(turned, json!({ "ok": true, "enabled": is_on }), "{turned}");
+    }
+    let present = system(&["presence"]).await;
+    assert_eq!(present[0]["mode"], "gateway", "{present}");
+    super::chat::over(ground).await;
+}

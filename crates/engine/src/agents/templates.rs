@@ -39,8 +39,9 @@ pub(super) const ALWAYS: &[(&str, &str)] = &[
     ),
     (
         "HEARTBEAT.md",
+        // Headings only: a file like this wakes nobody.
         "# What to look after\n\n\
-         Leave this empty if nothing needs a regular look. Otherwise list, briefly, what to check.\n",
+         # Leave this as it is if nothing needs a regular look. Otherwise list, briefly, what to check.\n",
     ),
 ];
 

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use clawpen_rules::agent_prompt::{self, Commands, PromptFacts, Spawned};
 use clawpen_rules::compaction::{self, Compaction, Need};
+use clawpen_rules::heartbeat::{self, Context};
 use clawpen_rules::models::{self, Images, Model, ModelRef, NoModel};
+use clawpen_rules::system_line;
 use clawpen_rules::tools::image::Image;
 use clawpen_rules::tools::schema::{self, Schema};
 use serde_json::{Value, json};
@@ -13,7 +15,7 @@ use super::directives::Task;
 use super::entry::{self, SessionPlace};
 use super::events::{Emitter, Ended, What};
 use super::history::{self, Cut, Kept};
-use super::{Active, Inner, Origin, Request, lanes, model_override, now};
+use super::{Active, Beat, Inner, Origin, Request, lanes, model_override, now};
 use crate::call::{Attachment, SessionView, ToolCallError};
 use crate::error_text::chain;
 use crate::models::talk::{Call, Delta, Part, Piece, Said, Success, Talk, Tool, Turn, Usage};
@@ -29,6 +31,8 @@ const MOST_TURNS: usize = 200;
 const FILES: &[&str] =
     &["AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "BOOTSTRAP.md", "MEMORY.md"];
 const SUB_AGENT_FILES: &[&str] = &["AGENTS.md", "TOOLS.md"];
+/// Those of a heartbeat.
+const HEARTBEAT_FILES: &[&str] = &[heartbeat::FILE];
 const FILE_BYTES: u64 = 20_000;
 /// An image larger than this is not shown to a model.
 const IMAGE_BYTES: usize = 5_000_000;
@@ -213,7 +217,7 @@ impl Inner {
         progress.before = history::last_usage(&lines);
         progress.kept = history::load(lines);
         if task == Task::Message {
-            let parts = self.message(request, &models.first.model)?;
+            let parts = self.message(request, place, &models.first.model)?;
             // What a client calls itself; people see whose message it was.
             let label = request.who.client.as_deref().filter(|_| request.origin == Origin::Person);
             let line = history::user_line(&parts, label, now());
@@ -222,8 +226,7 @@ impl Inner {
             progress.kept.push(Kept { id, said: Said::User(parts) });
         }
         // Before any model is asked, also for a summary: what it is told of its sandbox is so.
-        let names = if place.is_sub_agent { SUB_AGENT_FILES } else { FILES };
-        let files = self.desk.enter(&request.who, names, FILE_BYTES)?;
+        let files = self.desk.enter(&request.who, &shown_files(request, place), FILE_BYTES)?;
         let own = &models.first.model.name;
         let told = |view: &SessionView<'_>| told(view, &files, &entry, own);
         let (system, tools) = self.desk.look(&request.who, told)?;
@@ -251,7 +254,12 @@ impl Inner {
     fn models(&self, request: &Request, place: &SessionPlace) -> Result<Models, RunError> {
         let entry = place.entry()?;
         self.desk.look(&request.who, |view| {
-            let set = model_override(view.store, &entry);
+            let set = match &request.origin {
+                Origin::Heartbeat(Beat { model: Some(model), .. }) => Some(model.clone()),
+                Origin::Heartbeat(_) | Origin::Session(_) | Origin::Person => {
+                    model_override(view.store, &entry)
+                }
+            };
             let chosen = models::decide(&view.store.loaded.config, &place.agent, set.as_ref())?;
             let candidate = |model: Model| {
                 let keys = Keys::find(view.store, &model)?;
@@ -298,12 +306,20 @@ impl Inner {
         Ok(entry)
     }
 
-    /// The parts of a message; its files are put into the workspace first.
-    fn message(&self, request: &Request, model: &Model) -> Result<Vec<Part>, RunError> {
-        let mut text = request.message.trim_end().to_owned();
-        if let Origin::Session(from) = &request.origin {
-            text = format!("[Message from {from}, not from a person]\n{text}");
-        }
+    /// The parts of a message; its files are put into the workspace first. What the session was to be told stands before.
+    fn message(
+        &self,
+        request: &Request,
+        place: &SessionPlace,
+        model: &Model,
+    ) -> Result<Vec<Part>, RunError> {
+        let text = request.message.trim_end();
+        let text = match &request.origin {
+            Origin::Person => text.to_owned(),
+            Origin::Session(from) => format!("[Message from {from}, not from a person]\n{text}"),
+            Origin::Heartbeat(_) => format!("[Heartbeat, not from a person]\n{text}"),
+        };
+        let mut text = system_line::before(&self.lines.take(&place.key), &text);
         let mut images = Vec::new();
         if !request.attachments.is_empty() {
             let placed = self.desk.place(&request.who, &request.attachments)?;
@@ -317,6 +333,18 @@ impl Inner {
             }
         }
         Ok(std::iter::once(Part::Text(text)).chain(images).collect())
+    }
+}
+
+/// The files of the workspace that a model is shown at the start.
+fn shown_files(request: &Request, place: &SessionPlace) -> Vec<&'static str> {
+    let of_session = if place.is_sub_agent { SUB_AGENT_FILES } else { FILES };
+    match &request.origin {
+        Origin::Person | Origin::Session(_) => of_session.to_vec(),
+        Origin::Heartbeat(Beat { context: Context::Light, .. }) => HEARTBEAT_FILES.to_vec(),
+        Origin::Heartbeat(Beat { context: Context::Full, .. }) => {
+            [of_session, HEARTBEAT_FILES].concat()
+        }
     }
 }
 

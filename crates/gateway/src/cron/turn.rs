@@ -1,6 +1,6 @@
 //! One run of a planned job, as a run of the engine's runner.
 //!
-//! A job for the main session says something there, as `wake` does. Any other has a session of its own for each run,
+//! A job for the main session says something there at once, or queues a line for its next heartbeat. Any other has a session of its own for each run,
 //! `agent:<id>:cron:<job>:run:<run>`: penned as any session is that is not the main one. Nobody has sent it: no directive
 //! is read, nothing is elevated, and nobody waits to answer an approval.
 
@@ -11,12 +11,15 @@ use std::time::Duration;
 use clawpen_engine::call::Who;
 use clawpen_engine::models::talk::Usage;
 use clawpen_engine::random;
-use clawpen_engine::runner::{AbortReason, Answers, Approvals, Ended, Origin, Request, StartError};
+use clawpen_engine::runner::{
+    AbortReason, Answers, Approvals, Ended, Origin, Queued, Request, StartError,
+};
 use clawpen_engine::session_entries::{Entry, Sessions};
 use clawpen_rules::cron::Ran;
 use clawpen_rules::directives::Authority;
 use clawpen_rules::ids::AgentId;
 use clawpen_rules::session::entry::{decide_model, default_model};
+use clawpen_rules::system_line::SystemLine;
 use serde_json::{Map, Value, json};
 
 use super::Claim;
@@ -45,7 +48,8 @@ enum Stopped {
 
 /// A run that has begun.
 struct Begun {
-    run: String,
+    /// `None` if the text waits for the next turn of the main session.
+    run: Option<String>,
     patience: Duration,
     /// Of a run in a session of its own.
     own: Option<Own>,
@@ -68,8 +72,8 @@ pub(super) async fn carry_out(shared: Arc<Shared>, claim: Claim) {
     let begun = tokio::task::spawn_blocking(move || begin(&door, &job)).await;
     let begun = begun.unwrap_or_else(|_panic| Err(Stopped::Failed("internal error".to_owned())));
     let ended = match &begun {
-        Ok(begun) => shared.runner.wait(&begun.run, begun.patience).await,
-        Err(_) => None,
+        Ok(Begun { run: Some(run), patience, .. }) => shared.runner.wait(run, *patience).await,
+        Ok(Begun { run: None, .. }) | Err(_) => None,
     };
     let (door, job) = (shared.clone(), claim.clone());
     let settled = tokio::task::spawn_blocking(move || {
@@ -94,7 +98,12 @@ fn begin(shared: &Shared, claim: &Claim) -> Result<Begun, Stopped> {
     let words = |key: &str| payload[key].as_str().unwrap_or_default().to_owned();
     if claim.job.text("sessionTarget") == "main" {
         let found = sessions::meant(&sound, "main").map_err(failed)?;
-        let run = start(shared, (claim, &found.key), (words("text"), None))?;
+        let run = if claim.job.text("wakeMode") == "next-heartbeat" {
+            queue(shared, &found.key, &words("text"))?;
+            None
+        } else {
+            Some(start(shared, (claim, &found.key), (words("text"), None))?)
+        };
         return Ok(Begun { run, patience: MAIN_TIME, own: None });
     }
     let config = &sound.store.loaded.config;
@@ -137,7 +146,17 @@ fn begin(shared: &Shared, claim: &Claim) -> Result<Begun, Stopped> {
         None => TURN_TIME,
     };
     let run = start(shared, (claim, &own.key), (words("message"), Some(time)))?;
-    Ok(Begun { run, patience: LONGEST, own: Some(own) })
+    Ok(Begun { run: Some(run), patience: LONGEST, own: Some(own) })
+}
+
+/// Lets a text wait for the session's next turn.
+fn queue(shared: &Shared, session: &str, text: &str) -> Result<(), Stopped> {
+    let line = SystemLine::of(text, Shared::now());
+    let line = line.ok_or_else(|| Stopped::Failed("the text is blank".to_owned()))?;
+    match shared.runner.queue_line(session, line) {
+        Queued::Yes | Queued::Known => Ok(()),
+        Queued::Full => Err(Stopped::Failed("too many lines wait already".to_owned())),
+    }
 }
 
 fn start(

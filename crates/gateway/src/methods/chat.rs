@@ -1,4 +1,4 @@
-//! `chat.*`, `agent`, `agent.wait`, `wake`: messages for agents, and what becomes of their runs.
+//! `chat.*`, `agent`, `agent.wait`: messages for agents, and what becomes of their runs.
 //!
 //! The message's sender is what his credential proved: what he may do with a directive follows from his scopes, and
 //! whom he may end from his connection and device. What runs, runs in the engine's runner and through its desk.
@@ -369,31 +369,6 @@ pub(crate) fn inject(shared: &Shared, params: &Value) -> Result<Value, ErrorShap
     shared.hub.broadcast("chat", &payload, Slow::Close);
     shared.hub.note_news(&found.key);
     Ok(json!({ "ok": true, "messageId": written }))
-}
-
-/// Wakes the main session with a line that is no person's.
-pub(crate) fn wake(shared: &Shared, caller: &Caller, params: &Value) -> Result<Value, ErrorShape> {
-    if text(params, "mode") != "now" {
-        return Err(ErrorShape::unavailable("no heartbeats run here; wake with mode `now`"));
-    }
-    let words = chat_message::clean(text(params, "text"));
-    if words.trim().is_empty() {
-        return Err(ErrorShape::invalid("text is required"));
-    }
-    let found = sessions::meant(&*shared.sound()?, "main")?;
-    let request = Request {
-        who: who(caller, &found.key),
-        authority: Authority::Writer,
-        answers: Answers::Nobody,
-        message: words,
-        attachments: Vec::new(),
-        run: None,
-        timeout: None,
-        origin: Origin::Session("a wake-up call".to_owned()),
-        approvals: Approvals::FollowUp,
-    };
-    shared.runner.start(request).map_err(not_started)?;
-    Ok(json!({ "ok": true }))
 }
 
 /// Does something that may wait for a file, on a thread that may.

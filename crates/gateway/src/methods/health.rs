@@ -1,6 +1,6 @@
 //! `health`, `status`, `system-presence`: what is there and how it is.
 //!
-//! This build runs no heartbeats and has no channels, and says so.
+//! This build has no channels, and says so.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,12 +10,13 @@ use clawpen_engine::approvals_file::now_ms;
 use clawpen_engine::config_file::Sound;
 use clawpen_engine::session_entries::{Entry, Sessions};
 use clawpen_rules::agents as rule;
+use clawpen_rules::heartbeat::Heartbeat;
 use clawpen_rules::ids::AgentId;
 use clawpen_rules::session::entry::{context_tokens, default_model};
 use clawpen_wire::gateway::{COMPATIBLE_RELEASE, ErrorShape};
 use serde_json::{Map, Value, json};
 
-use super::agents;
+use super::{agents, heartbeat, sessions};
 use crate::dispatch::Caller;
 use crate::shared::{Shared, unavailable};
 
@@ -72,6 +73,7 @@ fn of(shared: &Shared) -> Result<Value, ErrorShape> {
     let default = config.default_agent();
     let mut listed = Vec::new();
     let mut own = json!({});
+    let mut seconds = 0;
     for id in agents::all(&sound) {
         let (path, entries) = store(&sound, &id)?;
         let recent: Vec<Value> = newest(&entries)
@@ -90,14 +92,15 @@ fn of(shared: &Shared) -> Result<Value, ErrorShape> {
             agent["name"] = json!(name);
         }
         agent["isDefault"] = json!(id == default);
-        agent["heartbeat"] = json!({
-            "enabled": false,
-            "every": "disabled",
-            "everyMs": Value::Null,
-            "prompt": "",
-            "target": "none",
-            "ackMaxChars": 0,
-        });
+        let beat = Heartbeat::of(config, &id);
+        let mut shown = heartbeat::shown(shared, &beat);
+        if id == default {
+            seconds = shown["everyMs"].as_u64().unwrap_or_default() / 1000;
+        }
+        shown["prompt"] = json!(beat.prompt);
+        shown["target"] = json!(beat.target);
+        shown["ackMaxChars"] = json!(beat.ack_characters);
+        agent["heartbeat"] = shown;
         agent["sessions"] = sessions;
         listed.push(agent);
     }
@@ -108,7 +111,7 @@ fn of(shared: &Shared) -> Result<Value, ErrorShape> {
         "channels": {},
         "channelOrder": [],
         "channelLabels": {},
-        "heartbeatSeconds": 0,
+        "heartbeatSeconds": seconds,
         "defaultAgentId": default.as_str(),
         "agents": listed,
         "sessions": own,
@@ -157,24 +160,23 @@ pub(crate) fn status(shared: &Shared, caller: &Caller) -> Result<Value, ErrorSha
             "count": entries.len(),
             "recent": if is_admin { json!(recent) } else { json!([]) },
         }));
-        beats.push(json!({
-            "agentId": id.as_str(),
-            "enabled": false,
-            "every": "disabled",
-            "everyMs": Value::Null,
-        }));
+        let mut beat = heartbeat::shown(shared, &Heartbeat::of(config, &id));
+        beat["agentId"] = json!(id.as_str());
+        beats.push(beat);
         paths.push(path);
         all.extend(rows);
     }
     all.sort_by_key(|(updated, _)| std::cmp::Reverse(*updated));
     let recent: Vec<Value> = all.into_iter().take(RECENT).map(|(_, row)| row).collect();
+    let main = sessions::meant(&sound, "main")?;
+    let queued = shared.runner.queued_lines(&main.key);
     let model = default_model(config, &default);
     let context = model.as_ref().map(|model| context_tokens(config, model));
     Ok(json!({
         "runtimeVersion": COMPATIBLE_RELEASE,
         "heartbeat": { "defaultAgentId": default.as_str(), "agents": beats },
         "channelSummary": [],
-        "queuedSystemEvents": [],
+        "queuedSystemEvents": queued,
         "sessions": {
             "paths": if is_admin { paths } else { Vec::new() },
             "count": count,
@@ -210,7 +212,7 @@ fn row(sound: &Sound, (id, key): (&AgentId, &str), entry: &Entry, updated: u64) 
     let mut row = Map::new();
     row.insert("agentId".into(), json!(id.as_str()));
     row.insert("key".into(), json!(key));
-    row.insert("kind".into(), json!(super::sessions::kind(key, entry)));
+    row.insert("kind".into(), json!(sessions::kind(key, entry)));
     row.insert("sessionId".into(), json!(session));
     row.insert("updatedAt".into(), json!(updated));
     row.insert("age".into(), json!(now_ms().saturating_sub(updated)));

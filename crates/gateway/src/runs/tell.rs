@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use clawpen_engine::approvals_file::now_ms;
 use clawpen_engine::models::talk::{Part, Success};
 use clawpen_engine::runner::{AbortReason, Ended, RunEvent, What};
+use clawpen_rules::heartbeat::{self, Meaning};
 use serde_json::{Value, json};
 
-use super::{SILENCE, State, Talk};
+use super::{Kind, SILENCE, State, Talk};
 use crate::hub::Slow;
 use crate::methods::sessions;
 use crate::shared::Shared;
@@ -35,6 +36,9 @@ pub(super) fn event(shared: &Shared, state: &mut State, event: &RunEvent) {
         What::Text(delta) => {
             talk.message.push_str(delta);
             talk.all.push_str(delta);
+            if talk.is_beat() {
+                return;
+            }
             let data = json!({ "text": talk.message, "delta": delta });
             agent(shared, event, "assistant", &data);
             if talk.told_at.is_none_or(|at| at.elapsed() >= PAUSE) {
@@ -71,9 +75,7 @@ fn end(shared: &Shared, state: &mut State, event: &RunEvent, ended: &Ended) {
         Ended::Done { .. } => {
             agent(shared, event, "lifecycle", &over);
             flush(shared, talk, at);
-            let text = talk.all.trim();
-            let said = (!text.is_empty() && text != SILENCE).then(|| message(&talk.all));
-            chat(shared, talk, at, ("final", said));
+            done(shared, talk, at);
         }
         Ended::Replied { text } => {
             if has_begun {
@@ -101,6 +103,23 @@ fn end(shared: &Shared, state: &mut State, event: &RunEvent, ended: &Ended) {
     }
 }
 
+/// Tells the last word of a run. A heartbeat that has nothing to say says nothing.
+fn done(shared: &Shared, talk: &Talk, at: (&str, u64)) {
+    let said = match talk.kind {
+        Kind::Heartbeat { ack_characters } => {
+            match heartbeat::decide_answer(&talk.all, ack_characters) {
+                Meaning::Empty | Meaning::Ack => return,
+                Meaning::News(text) => Some(message(&text)),
+            }
+        }
+        Kind::Chat | Kind::Agent => {
+            let text = talk.all.trim();
+            (!text.is_empty() && text != SILENCE).then(|| message(&talk.all))
+        }
+    };
+    chat(shared, talk, at, ("final", said));
+}
+
 /// Tells that a run was ended by a client, before it has come to its end.
 pub(super) fn aborted_now(shared: &Shared, state: &mut State, run: &str) {
     let Some(talk) = state.talks.get(run) else { return };
@@ -126,7 +145,7 @@ fn aborted(shared: &Shared, talk: &Talk, (run, seq): (&str, u64), why: AbortReas
 
 /// Tells the text so far, if there is more of it than was told.
 fn flush(shared: &Shared, talk: &mut Talk, (run, seq): (&str, u64)) {
-    if talk.told >= talk.all.len() {
+    if talk.told >= talk.all.len() || talk.is_beat() {
         return;
     }
     let piece = talk.all.get(talk.told_newer..).unwrap_or_default().to_owned();

@@ -116,7 +116,8 @@ pub enum Problem {
     AllowAndAlsoAllow {
         scope: &'static str,
     },
-    /// A bind, network or profile that must never reach a container; the words of `rules::mounts`.
+    /// A bind, network or profile that must never reach a container, or a time that is none; the words of the rule that
+    /// says so.
     Unsafe(String),
     /// Two agents whose state would be kept in one directory.
     SharedAgentDirectory {

@@ -38,6 +38,13 @@ impl Zone {
     pub fn utc() -> Self {
         Self(TimeZone::UTC)
     }
+
+    /// The minutes since midnight that its clocks show at a moment.
+    pub fn minute_of_day(&self, moment: Timestamp) -> Option<u16> {
+        let millis = i64::try_from(moment.as_millis()).ok()?;
+        let there = jiff::Timestamp::from_millisecond(millis).ok()?.to_zoned(self.0.clone());
+        u16::try_from(i16::from(there.hour()) * 60 + i16::from(there.minute())).ok()
+    }
 }
 
 /// Why something is no schedule.

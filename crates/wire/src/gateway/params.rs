@@ -327,9 +327,12 @@ pub static METHODS: &[(&str, &Shape)] = &[
         "wake",
         &Shape::Object(&[
             needed("mode", Shape::Words(&["now", "next-heartbeat"])),
-            needed("text", FILLED),
+            needed("text", LINE),
         ]),
     ),
+    ("last-heartbeat", &NONE),
+    ("set-heartbeats", &Shape::Object(&[needed("enabled", Shape::Bool)])),
+    ("system-event", &Shape::Object(SYSTEM_EVENT)),
     (
         "chat.history",
         &Shape::Object(&[
@@ -341,11 +344,34 @@ pub static METHODS: &[(&str, &Shape)] = &[
 
 /// Methods that are answered as the protocol wants it where there is nothing to tell. They read nothing,
 /// so `hello-ok` does not list them.
-pub static EMPTY: &[(&str, &Shape)] =
-    &[("last-heartbeat", &NONE), ("channels.status", &CHANNELS), ("usage.status", &NONE)];
+pub static EMPTY: &[(&str, &Shape)] = &[("channels.status", &CHANNELS), ("usage.status", &NONE)];
 
 static CHANNELS: Shape =
     Shape::Object(&[optional("probe", Shape::Bool), optional("timeoutMs", NOT_NEGATIVE)]);
+
+/// A line for a session.
+const LINE: Shape = Shape::Text { least: 1, most: 8000 };
+
+/// A line, and what its sender tells of a machine.
+const SYSTEM_EVENT: &[Field] = &[
+    needed("text", LINE),
+    optional("deviceId", ABOUT),
+    optional("instanceId", ABOUT),
+    optional("host", ABOUT),
+    optional("ip", ABOUT),
+    optional("mode", ABOUT),
+    optional("version", ABOUT),
+    optional("platform", ABOUT),
+    optional("deviceFamily", ABOUT),
+    optional("modelIdentifier", ABOUT),
+    optional("lastInputSeconds", NOT_NEGATIVE),
+    optional("reason", ABOUT),
+    optional("roles", Shape::List(&ABOUT)),
+    optional("scopes", Shape::List(&ABOUT)),
+    optional("tags", Shape::List(&ABOUT)),
+];
+
+const ABOUT: Shape = Shape::Text { least: 0, most: 200 };
 
 const NOT_NEGATIVE: Shape = Shape::Integer { least: 0, most: i64::MAX };
 
@@ -472,6 +498,7 @@ pub static EVENTS: &[&str] = &[
     "shutdown",
     "health",
     "cron",
+    "heartbeat",
     "device.pair.requested",
     "device.pair.resolved",
 ];

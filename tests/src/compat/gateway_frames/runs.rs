@@ -113,7 +113,7 @@ pub(in super::super) const RULES: &[Rule] = &[
         },
     },
     Rule {
-        name: "a-wake-up-call-is-a-message",
+        name: "a-heartbeat-does-not-rename-its-session",
         category: ANY,
         applies: |input| input["kind"] == "event",
         transform: |_, mut expected| {

@@ -57,7 +57,7 @@ pub(crate) async fn wait(shared: &Arc<Shared>, params: &Value) -> Result<Value, 
 fn ended(run: &str, end: &End) -> Value {
     let mut answer = json!({ "runId": run, "status": "ok", "endedAt": end.ended_ms });
     // Who chats is told of a failure in an event, and the turn itself has come to its end.
-    if end.kind == Kind::Agent {
+    if end.kind != Kind::Chat {
         if let Some(begun) = end.begun_ms {
             answer["startedAt"] = json!(begun);
         }

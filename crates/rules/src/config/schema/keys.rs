@@ -177,12 +177,63 @@ static DEFAULTS: ObjectSchema = strict(&[
     other("imageQuality"),
     other("typingIntervalSeconds"),
     other("typingMode"),
-    other("heartbeat"),
+    field(
+        "heartbeat",
+        Schema::Object(&DEFAULT_HEARTBEAT),
+        "when agents look after things by themselves",
+    ),
     other("maxConcurrent"),
     field("subagents", Schema::Object(&SUBAGENTS), "how sub-agents are spawned"),
     other("tts"),
     field("sandbox", Schema::Object(&SANDBOX), "the sandbox every agent starts from"),
 ]);
+
+macro_rules! heartbeat_fields {
+    ($($more:expr),*) => {
+        &[
+            field("every", TEXT, "how often, like `30m`; `0m`: never"),
+            field("activeHours", Schema::Object(&ACTIVE_HOURS), "the hours of a day in which it runs"),
+            field("model", TEXT, "the model that is asked instead of the session's"),
+            field("session", TEXT, "which session of the agent; built-in: the main one"),
+            field("prompt", TEXT, "what is asked"),
+            field("ackMaxChars", COUNT, "so much beside HEARTBEAT_OK still counts as nothing; built-in: 300"),
+            field("lightContext", Schema::Bool, "true: of the workspace's files only HEARTBEAT.md is shown"),
+            field("isolatedSession", Schema::Bool, "true: a new talk every time, in a session beside it"),
+            field("timeoutSeconds", POSITIVE_INTEGER, "how long one may take"),
+            field("target", TEXT, "where answers go: `none` or `last`; there are no channels here"),
+            other("to"),
+            other("accountId"),
+            other("directPolicy"),
+            other("includeReasoning"),
+            other("suppressToolErrorWarnings"),
+            other("includeSystemPromptSection"),
+            other("skipWhenBusy"),
+            $($more),*
+        ]
+    };
+}
+
+static HEARTBEAT: ObjectSchema = ObjectSchema {
+    fields: heartbeat_fields!(),
+    rule: Some(rules::heartbeat),
+    others: Others::Refuse,
+};
+
+static DEFAULT_HEARTBEAT: ObjectSchema = ObjectSchema {
+    fields: heartbeat_fields!(field("agentId", TEXT, "whose it is; built-in: the default agent's")),
+    rule: Some(rules::heartbeat),
+    others: Others::Refuse,
+};
+
+static ACTIVE_HOURS: ObjectSchema = ObjectSchema {
+    fields: &[
+        field("start", TEXT, "from, like `08:00`"),
+        field("end", TEXT, "to before, like `22:00` or `24:00`"),
+        field("timezone", TEXT, "`user`, `local` or one like `Europe/Berlin`"),
+    ],
+    rule: Some(rules::active_hours),
+    others: Others::Refuse,
+};
 
 static SUBAGENTS: ObjectSchema = ObjectSchema {
     fields: &[field("maxSpawnDepth", POSITIVE_INTEGER, "how deep sub-agents may nest")],
@@ -223,7 +274,7 @@ macro_rules! agent_fields {
             other("skillsLimits"),
             other("contextLimits"),
             other("contextTokens"),
-            other("heartbeat"),
+            field("heartbeat", Schema::Object(&HEARTBEAT), "this agent's own heartbeat"),
             other("identity"),
             other("groupChat"),
             other("subagents"),

@@ -55,6 +55,21 @@ pub(super) fn browser(at: &At<'_>, issues: &mut Vec<Issue>) {
     refuse(at, "network", issues, judge);
 }
 
+/// How often an agent is woken: a time that can be read.
+pub(super) fn heartbeat(at: &At<'_>, issues: &mut Vec<Issue>) {
+    refuse(at, "every", issues, |text| {
+        let is_read = crate::heartbeat::duration(text).is_some();
+        (!is_read).then(|| format!("`{text}` is no time; write it like `30m`, `2h` or `0m`"))
+    });
+}
+
+/// The hours in which it is.
+pub(super) fn active_hours(at: &At<'_>, issues: &mut Vec<Issue>) {
+    for key in ["start", "end", "timezone"] {
+        refuse(at, key, issues, |text| crate::heartbeat::check_hours(key, text));
+    }
+}
+
 /// Whether the browser may join another container's network: the flag stands in `docker`.
 pub(super) fn sandbox(at: &At<'_>, issues: &mut Vec<Issue>) {
     let join = at.node.get("docker").map_or(NamespaceJoin::Refused, join_flag);
