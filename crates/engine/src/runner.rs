@@ -50,6 +50,7 @@ pub use entry::SessionPlace;
 use events::Emitter;
 pub use events::{AbortReason, Ended, Listener, RunEvent, What};
 use lanes::Lanes;
+pub use session_tools::{NotTold, Told};
 
 /// How many ended runs are remembered, for whoever asks late.
 const REMEMBERED: usize = 1000;
@@ -71,6 +72,18 @@ pub struct Request {
     pub timeout: Option<Duration>,
     pub origin: Origin,
     pub approvals: Approvals,
+    pub wishes: Wishes,
+}
+
+/// What holds for one run and for no other. Whoever fills it in has asked whether the sender may.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// Asked instead of the session's model.
+    pub model: Option<ModelRef>,
+    /// Stands at the end of the instructions.
+    pub instructions: Option<String>,
+    /// What a session is called that has no name yet.
+    pub label: Option<String>,
 }
 
 /// Where a message comes from.

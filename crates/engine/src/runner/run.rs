@@ -226,7 +226,10 @@ impl Inner {
         let files = self.desk.enter(&request.who, names, FILE_BYTES)?;
         let own = &models.first.model.name;
         let told = |view: &SessionView<'_>| told(view, &files, &entry, own);
-        let (system, tools) = self.desk.look(&request.who, told)?;
+        let (mut system, tools) = self.desk.look(&request.who, told)?;
+        if let Some(more) = &request.wishes.instructions {
+            system = format!("{system}\n\n{}\n{more}", agent_prompt::THIS_TURN);
+        }
         progress.report = Some(report(&system, &tools, &files));
         let emitter = emitter.clone();
         let looking = Mutex::default();
@@ -251,7 +254,8 @@ impl Inner {
     fn models(&self, request: &Request, place: &SessionPlace) -> Result<Models, RunError> {
         let entry = place.entry()?;
         self.desk.look(&request.who, |view| {
-            let set = model_override(view.store, &entry);
+            let wish = request.wishes.model.clone();
+            let set = wish.or_else(|| model_override(view.store, &entry));
             let chosen = models::decide(&view.store.loaded.config, &place.agent, set.as_ref())?;
             let candidate = |model: Model| {
                 let keys = Keys::find(view.store, &model)?;
@@ -289,6 +293,9 @@ impl Inner {
                 let origin =
                     json!({ "provider": provider, "surface": provider, "chatType": "direct" });
                 entry.insert("origin".to_owned(), origin);
+            }
+            if let Some(label) = &request.wishes.label {
+                entry.entry("label").or_insert_with(|| json!(label));
             }
             entry.insert("abortedLastRun".to_owned(), json!(false));
             entry.remove("endedAt");
