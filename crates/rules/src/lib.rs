@@ -24,6 +24,7 @@ pub mod environment;
 pub mod exec_host;
 pub mod explain;
 pub mod facts;
+pub mod hooks;
 pub mod host_files;
 pub mod ids;
 pub mod js_number;
