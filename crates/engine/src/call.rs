@@ -65,7 +65,7 @@ use crate::yard::Yard;
 
 pub use ask::{PassingOn, Pending};
 pub(crate) use background::Standing;
-pub use desk::{Desk, Quiet, RecordDoor, ToolRequest, Watch, Who};
+pub use desk::{Desk, PolicyOf, Quiet, RecordDoor, ToolRequest, Watch, Who};
 pub use failure::{NotApproved, ToolCallError};
 pub use image::{ImageNote, ToLookAt};
 pub use look::{fact_json, look_again};

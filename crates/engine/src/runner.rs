@@ -54,6 +54,7 @@ pub use events::{AbortReason, Ended, Listener, RunEvent, What};
 use lanes::Lanes;
 use lines::Lines;
 pub use lines::Queued;
+pub use session_tools::{NotTold, Told};
 
 /// How many ended runs are remembered, for whoever asks late.
 const REMEMBERED: usize = 1000;
@@ -75,6 +76,18 @@ pub struct Request {
     pub timeout: Option<Duration>,
     pub origin: Origin,
     pub approvals: Approvals,
+    pub wishes: Wishes,
+}
+
+/// What holds for one run and for no other. Whoever fills it in has asked whether the sender may.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// Asked instead of the session's model.
+    pub model: Option<ModelRef>,
+    /// Stands at the end of the instructions.
+    pub instructions: Option<String>,
+    /// What a session is called that has no name yet.
+    pub label: Option<String>,
 }
 
 /// Where a message comes from.
@@ -85,16 +98,7 @@ pub enum Origin {
     /// Another session, or a command that was waited for: never a directive.
     Session(String),
     /// The gateway, which asks by itself: never a directive.
-    Heartbeat(Beat),
-}
-
-/// What is particular about a heartbeat's turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beat {
-    /// The model that is asked instead of the session's.
-    pub model: Option<ModelRef>,
-    /// What it is shown of the workspace.
-    pub context: Context,
+    Heartbeat(Context),
 }
 
 /// What becomes of a call that a person must agree to.

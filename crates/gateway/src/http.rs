@@ -1,10 +1,13 @@
 //! HTTP on the same port: probes, metrics, session histories, tools, and the refusals that clients expect.
 
 mod completions;
+mod hearing;
 mod history;
+pub(crate) mod hooks;
 mod invoke;
 mod kill;
 mod page;
+pub(crate) mod responses;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -161,11 +164,16 @@ async fn answer(shared: &Arc<Shared>, caller: Caller, request: Request) -> Respo
         "/health" | "/healthz" | "/ready" | "/readyz" | "/metrics" => not_allowed("GET, HEAD"),
         path if path.starts_with("/v1/") => completions::serve(shared, caller, request).await,
         path if path.starts_with("/sessions/") => history::serve(shared, &caller, request).await,
-        path if is_read => {
-            let found = page::serve(shared, path, request.uri().query().unwrap_or_default()).await;
-            found.unwrap_or_else(|| plain(StatusCode::NOT_FOUND, "Not Found"))
-        }
-        _ => plain(StatusCode::NOT_FOUND, "Not Found"),
+        path => match hooks::door(shared, path) {
+            hooks::Door::Here(found) => hooks::serve(shared, caller, request, found).await,
+            hooks::Door::Shut(why) => hooks::shut(&why),
+            hooks::Door::Elsewhere if is_read => {
+                let query = request.uri().query().unwrap_or_default();
+                let found = page::serve(shared, path, query).await;
+                found.unwrap_or_else(|| plain(StatusCode::NOT_FOUND, "Not Found"))
+            }
+            hooks::Door::Elsewhere => plain(StatusCode::NOT_FOUND, "Not Found"),
+        },
     }
 }
 

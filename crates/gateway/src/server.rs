@@ -23,6 +23,7 @@ use clawpen_engine::config_store::{StoreError, Surroundings};
 use clawpen_engine::devices::Devices;
 use clawpen_engine::runner::Runner;
 use clawpen_rules::access::listen::{Bind, Listen, ListenRefusal, Unconfigured};
+use clawpen_rules::hooks::HooksRefused;
 use clawpen_wire::gateway::{HANDSHAKE_TIMEOUT_MS, TICK_INTERVAL_MS, close};
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -33,7 +34,7 @@ use crate::approvals::{self, Approvals};
 use crate::auth::Guard;
 use crate::cron::{self, Planner};
 use crate::heart::{self, Heart};
-use crate::http;
+use crate::http::{self, responses::Answered};
 use crate::hub::{Hub, Slow};
 use crate::journal::{Journal, Level};
 use crate::methods::health::{self, LastHealth};
@@ -41,7 +42,7 @@ use crate::metrics::Metrics;
 use crate::runs::{Ears, Runs};
 use crate::shared::{Shared, Strangers};
 use crate::socket::{Caller, Door};
-use crate::throttle::Throttle;
+use crate::throttle::{Patience, Throttle};
 use crate::tls::{self, Identity, TlsError};
 
 use prepare::{ensure_secret, names, patience, seed_origins};
@@ -109,6 +110,8 @@ pub enum StartError {
     },
     #[error("cannot make a token for the gateway: {0}")]
     Token(String),
+    #[error("the webhooks are not open, and the gateway does not start without them: {0}")]
+    Hooks(#[from] HooksRefused),
     #[error("`gateway.tls` is on, and the gateway does not start without it: {0}")]
     Tls(#[from] TlsError),
     #[error(
@@ -225,6 +228,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
     };
     let secret = ensure_secret(&around, &wanted.secret)?;
     let guard = Guard::of(&secret).ok_or_else(|| StartError::Token("none".to_owned()))?;
+    http::hooks::read(config, &guard)?;
     let listeners = open(&wanted).await?;
     seed_origins(&around, &mut wanted, &listeners)?;
     let strict = wanted.strict_transport.as_deref();
@@ -236,6 +240,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
             Arc::new(Ears(shared.clone())),
         ),
         runs: Runs::default(),
+        answered: Answered::default(),
         cron: Planner::default(),
         heart: Heart::default(),
         guard,
@@ -252,6 +257,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         journal: Journal::in_state(&store.locations.state_dir),
         metrics: Metrics::default(),
         throttle: Throttle::new(patience(config)),
+        hook_throttle: Throttle::new(Patience::HOOKS),
         started: Instant::now(),
         handshake_timeout: options.handshake_timeout,
         is_ready: AtomicBool::new(true),

@@ -25,6 +25,7 @@ use crate::approvals::Approvals;
 use crate::auth::Guard;
 use crate::cron::Planner;
 use crate::heart::Heart;
+use crate::http::responses::Answered;
 use crate::hub::Hub;
 use crate::journal::Journal;
 use crate::methods::health::LastHealth;
@@ -54,11 +55,14 @@ pub(crate) struct Shared {
     pub(crate) desk: Arc<Desk>,
     pub(crate) runner: Runner,
     pub(crate) runs: Runs,
+    pub(crate) answered: Answered,
     pub(crate) cron: Planner,
     pub(crate) heart: Heart,
     pub(crate) journal: Journal,
     pub(crate) metrics: Metrics,
     pub(crate) throttle: Throttle,
+    /// Of the token of the webhooks, apart: whoever guesses it locks nobody else out.
+    pub(crate) hook_throttle: Throttle,
     pub(crate) started: Instant,
     pub(crate) handshake_timeout: Duration,
     pub(crate) is_ready: AtomicBool,

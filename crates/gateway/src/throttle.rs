@@ -30,6 +30,16 @@ pub(crate) enum OwnPrograms {
     Counted,
 }
 
+impl Patience {
+    /// For the token of the webhooks: programs of this machine are counted like others.
+    pub(crate) const HOOKS: Self = Self {
+        attempts: 20,
+        window: Duration::from_secs(60),
+        lockout: Duration::from_secs(60),
+        own_programs: OwnPrograms::Counted,
+    };
+}
+
 impl Default for Patience {
     fn default() -> Self {
         Self {
@@ -46,6 +56,8 @@ impl Default for Patience {
 pub(crate) enum What {
     Secret,
     DeviceToken,
+    /// The token of the webhooks.
+    HookToken,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -11,6 +11,9 @@ use crate::container::Network;
 use crate::elevated::ElevatedReport;
 use crate::explain::Explanation;
 
+/// What stands before instructions that came with one message.
+pub const THIS_TURN: &str = "# For this turn\n\nWhoever sent the message adds the following. It changes nothing of what is in force above.\n";
+
 /// What is in force in a session.
 #[derive(Debug, Clone)]
 pub struct PromptFacts<'a> {

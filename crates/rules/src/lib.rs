@@ -25,6 +25,7 @@ pub mod exec_host;
 pub mod explain;
 pub mod facts;
 pub mod heartbeat;
+pub mod hooks;
 pub mod host_files;
 pub mod ids;
 pub mod js_number;

@@ -16,6 +16,7 @@ pub mod diff;
 pub mod edit;
 pub mod exec;
 pub mod image;
+pub mod invoke;
 pub mod label;
 pub mod listing;
 pub mod output;

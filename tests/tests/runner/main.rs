@@ -19,7 +19,7 @@ use std::time::Duration;
 use clawpen_engine::audit::Door;
 use clawpen_engine::call::{Desk, Who};
 use clawpen_engine::runner::{
-    Answers, Approvals, Ended, Listener, Origin, Request, RunEvent, Runner, What,
+    Answers, Approvals, Ended, Listener, Origin, Request, RunEvent, Runner, What, Wishes,
 };
 use clawpen_rules::directives::Authority;
 use clawpen_rules::elevated::Sender as Speaker;
@@ -132,6 +132,7 @@ fn request(session: &str, message: &str) -> Request {
         timeout: None,
         origin: Origin::Person,
         approvals: Approvals::Wait,
+        wishes: Wishes::default(),
     }
 }
 

@@ -18,7 +18,7 @@ use clawpen_engine::broker::Approval;
 use clawpen_engine::call::{Attachment, Desk, ToolCallError, Who};
 use clawpen_engine::runner::{
     AbortReason, Answers, Approvals, Ended, Listener, Origin, Request, RunEvent, Runner,
-    StartError, What,
+    StartError, What, Wishes,
 };
 use clawpen_rules::directives::Authority;
 use clawpen_rules::tools::image::Image;
@@ -227,6 +227,7 @@ impl Chat<'_> {
             timeout: self.timeout,
             origin: Origin::Person,
             approvals: Approvals::Wait,
+            wishes: Wishes::default(),
         });
         let started = started.map_err(not_started)?;
         let mut screen = Screen::new(self.output, self.format);
@@ -308,6 +309,7 @@ impl Chat<'_> {
             timeout: None,
             origin: Origin::Person,
             approvals: Approvals::Wait,
+            wishes: Wishes::default(),
         };
         // Its reply comes as an event of its own.
         self.runner.start(request).map_err(not_started)?;

@@ -132,6 +132,7 @@ fn start_error(error: StartError) -> CommandError {
         | StartError::Taken { .. }
         | StartError::Listen { .. }
         | StartError::Tls(_)
+        | StartError::Hooks(_)
         | StartError::Origins(_)
         | StartError::Token(_)) => CommandError::Question { what: error.to_string() },
     }

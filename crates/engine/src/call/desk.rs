@@ -56,6 +56,18 @@ pub struct Who {
     /// The process that the agent runs in, if the door knows it: whatever it starts is no person.
     pub agent_process: Option<u32>,
     pub record: RecordDoor,
+    pub policy: PolicyOf,
+}
+
+/// Whose tool policy a call is under.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PolicyOf {
+    /// The agent's, who acts in the sandbox: its policy holds too, whatever the mode.
+    #[default]
+    Agent,
+    /// The session's, as `explain` shows it: the caller is a program that shows the gateway's secret, and reaches no tool
+    /// that acts in a sandbox.
+    Session,
 }
 
 /// Where a person set what a session's record holds (`execHost`, `elevatedLevel`, …).
@@ -379,6 +391,10 @@ impl Desk {
             }
         };
         let Ready { store, prepared, layers, .. } = &*ready;
+        let layers = match who.policy {
+            PolicyOf::Agent => layers,
+            PolicyOf::Session => &prepared.explanation.layers,
+        };
         let (runs, pages, waiters, door) = (&self.runs, &self.pages, &self.waiters, self.door);
         let reload = &|| self.store();
         let done = self.with_yard(store, |yard| {
@@ -410,6 +426,12 @@ impl Turn<'_> {
                 return Err(error);
             }
         };
+        // Under a policy that leaves the sandbox's out, nothing acts in it.
+        if self.who.policy == PolicyOf::Session && tool != BuiltTool::WebFetch {
+            let error = ToolCallError::NoTool(format!("`{}` is for agents", tool.as_str()));
+            self.stopped(tool.as_str(), &error)?;
+            return Err(error);
+        }
         // Whoever left while others were served wants nothing done.
         if request.stop.is_pulled() {
             self.stopped(tool.as_str(), &ToolCallError::Cancelled)?;

@@ -253,7 +253,7 @@ impl Inner {
 }
 
 /// A status for people.
-fn status_text(status: &Value) -> String {
+pub(super) fn status_text(status: &Value) -> String {
     let text = |key: &str| match &status[key] {
         Value::String(text) => text.clone(),
         Value::Null => "-".to_owned(),

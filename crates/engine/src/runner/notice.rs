@@ -20,7 +20,7 @@ use clawpen_rules::tools::exec::{ExitNotice, decide_exit_notice};
 use super::directives::Answers;
 use super::entry::session_id;
 use super::session_tools::nobody;
-use super::{Active, Approvals, Inner, Origin, Request, Runner};
+use super::{Active, Approvals, Inner, Origin, Request, Runner, Wishes};
 use crate::call::{Standing, Who};
 use crate::random;
 
@@ -112,6 +112,7 @@ impl Inner {
             timeout: None,
             origin: Origin::Session(format!("the command {id}")),
             approvals: *approvals,
+            wishes: Wishes::default(),
         };
         // A session that cannot be found any more is told nothing.
         let _gone = runner.start(request);

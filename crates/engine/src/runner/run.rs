@@ -15,7 +15,7 @@ use super::directives::Task;
 use super::entry::{self, SessionPlace};
 use super::events::{Emitter, Ended, What};
 use super::history::{self, Cut, Kept};
-use super::{Active, Beat, Inner, Origin, Request, lanes, model_override, now};
+use super::{Active, Inner, Origin, Request, lanes, model_override, now};
 use crate::call::{Attachment, SessionView, ToolCallError};
 use crate::error_text::chain;
 use crate::models::talk::{Call, Delta, Part, Piece, Said, Success, Talk, Tool, Turn, Usage};
@@ -229,7 +229,10 @@ impl Inner {
         let files = self.desk.enter(&request.who, &shown_files(request, place), FILE_BYTES)?;
         let own = &models.first.model.name;
         let told = |view: &SessionView<'_>| told(view, &files, &entry, own);
-        let (system, tools) = self.desk.look(&request.who, told)?;
+        let (mut system, tools) = self.desk.look(&request.who, told)?;
+        if let Some(more) = &request.wishes.instructions {
+            system = format!("{system}\n\n{}\n{more}", agent_prompt::THIS_TURN);
+        }
         progress.report = Some(report(&system, &tools, &files));
         let emitter = emitter.clone();
         let looking = Mutex::default();
@@ -254,12 +257,8 @@ impl Inner {
     fn models(&self, request: &Request, place: &SessionPlace) -> Result<Models, RunError> {
         let entry = place.entry()?;
         self.desk.look(&request.who, |view| {
-            let set = match &request.origin {
-                Origin::Heartbeat(Beat { model: Some(model), .. }) => Some(model.clone()),
-                Origin::Heartbeat(_) | Origin::Session(_) | Origin::Person => {
-                    model_override(view.store, &entry)
-                }
-            };
+            let wish = request.wishes.model.clone();
+            let set = wish.or_else(|| model_override(view.store, &entry));
             let chosen = models::decide(&view.store.loaded.config, &place.agent, set.as_ref())?;
             let candidate = |model: Model| {
                 let keys = Keys::find(view.store, &model)?;
@@ -297,6 +296,9 @@ impl Inner {
                 let origin =
                     json!({ "provider": provider, "surface": provider, "chatType": "direct" });
                 entry.insert("origin".to_owned(), origin);
+            }
+            if let Some(label) = &request.wishes.label {
+                entry.entry("label").or_insert_with(|| json!(label));
             }
             entry.insert("abortedLastRun".to_owned(), json!(false));
             entry.remove("endedAt");
@@ -341,10 +343,8 @@ fn shown_files(request: &Request, place: &SessionPlace) -> Vec<&'static str> {
     let of_session = if place.is_sub_agent { SUB_AGENT_FILES } else { FILES };
     match &request.origin {
         Origin::Person | Origin::Session(_) => of_session.to_vec(),
-        Origin::Heartbeat(Beat { context: Context::Light, .. }) => HEARTBEAT_FILES.to_vec(),
-        Origin::Heartbeat(Beat { context: Context::Full, .. }) => {
-            [of_session, HEARTBEAT_FILES].concat()
-        }
+        Origin::Heartbeat(Context::Light) => HEARTBEAT_FILES.to_vec(),
+        Origin::Heartbeat(Context::Full) => [of_session, HEARTBEAT_FILES].concat(),
     }
 }
 

@@ -3,6 +3,8 @@
 //! A sub-agent runs in a session of its own, in a sandbox of its scope, under the policy of sub-agents, and nobody speaks
 //! for it: it has no sender, so nothing lets it out. Its result comes back as a message to whoever started it.
 
+mod shown;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +15,16 @@ use clawpen_rules::models;
 use clawpen_rules::session::key::SessionKey;
 use clawpen_rules::tools::sessions::{self as rules, Kinship, Reach, Reached, SessionTool};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::directives::Answers;
+use super::entry::SessionPlace;
 use super::events::{AbortReason, Ended};
 use super::run::Run;
 use super::tools::ANSWER_WAIT;
-use super::{Approvals, Inner, Origin, Request, Runner, entry, now};
-use crate::call::Who;
+use super::{Approvals, Inner, Origin, Request, Runner, Wishes};
+use crate::call::{ToolCallError, Who};
 use crate::error_text::chain;
-use crate::models::talk::Part;
 use crate::random;
 use crate::session_entries::{Entry, Sessions};
 
@@ -35,20 +38,126 @@ const RESULT: usize = 20_000;
 /// Every session of the agents that there are.
 type Known = BTreeMap<String, (AgentId, Entry)>;
 
+/// What a tool about sessions gives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Told {
+    /// For people and models; the details as JSON if there is none.
+    pub text: Option<String>,
+    /// For programs, with the reference's names.
+    pub details: Value,
+}
+
+impl From<Value> for Told {
+    fn from(details: Value) -> Self {
+        Self { text: None, details }
+    }
+}
+
+impl Told {
+    /// The text that stands for it.
+    pub fn text(&self) -> String {
+        let written = || serde_json::to_string_pretty(&self.details).unwrap_or_default();
+        self.text.clone().unwrap_or_else(written)
+    }
+}
+
+/// Why it gives nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum NotTold {
+    /// The arguments make no sense.
+    #[error("{0}")]
+    Arguments(String),
+    /// The session is closed to this one.
+    #[error("{0}")]
+    Closed(String),
+    /// There is no such session, or nothing that can be done to it.
+    #[error("{0}")]
+    Absent(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl NotTold {
+    /// The reference's word for it.
+    pub const fn status(&self) -> &'static str {
+        match self {
+            Self::Closed(_) => "forbidden",
+            Self::Arguments(_) | Self::Absent(_) | Self::Failed(_) => "error",
+        }
+    }
+}
+
+/// Who reads what is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// A model: it is told nothing of the host.
+    Model,
+    /// A program that shows the gateway's secret.
+    Program,
+}
+
+/// A session that looks at others, or a program that speaks for it.
+pub(super) struct Asker<'a> {
+    inner: &'a Arc<Inner>,
+    who: &'a Who,
+    place: &'a SessionPlace,
+    approvals: Approvals,
+    /// Ends a wait for another session.
+    over: &'a CancellationToken,
+    reader: Reader,
+}
+
+impl Runner {
+    /// Carries out a tool about sessions for a program that speaks for the session of `who`. Policy is asked, and it is
+    /// recorded, as for an agent's call.
+    pub fn about_sessions(
+        &self,
+        who: &Who,
+        tool: SessionTool,
+        arguments: &Value,
+    ) -> Result<Result<Told, NotTold>, ToolCallError> {
+        let place = self.place(who)?;
+        let asker = Asker {
+            inner: &self.0,
+            who,
+            place: &place,
+            approvals: Approvals::FollowUp,
+            over: &CancellationToken::new(),
+            reader: Reader::Program,
+        };
+        self.0.desk.beside(who, tool, || asker.carry_out(tool, arguments))
+    }
+}
+
 impl Run<'_> {
     /// Carries out a tool about sessions; gives what the model sees, or why not.
     pub(super) fn about_sessions(
         &self,
         tool: SessionTool,
         arguments: &Value,
-    ) -> Result<Value, String> {
+    ) -> Result<Told, NotTold> {
+        let asker = Asker {
+            inner: self.inner,
+            who: &self.request.who,
+            place: self.place,
+            approvals: self.request.approvals,
+            over: &self.active.cancelled,
+            reader: Reader::Model,
+        };
+        asker.carry_out(tool, arguments)
+    }
+}
+
+impl Asker<'_> {
+    fn carry_out(&self, tool: SessionTool, arguments: &Value) -> Result<Told, NotTold> {
         match tool {
-            SessionTool::List => self.list(arguments),
-            SessionTool::History => self.history(arguments),
-            SessionTool::Send => self.send(arguments),
-            SessionTool::Spawn => self.spawn(arguments),
+            SessionTool::List => self.list(arguments).map(Told::from),
+            SessionTool::History => self.history(arguments).map(Told::from),
+            SessionTool::Send => self.send(arguments).map(Told::from),
+            SessionTool::Spawn => self.spawn(arguments).map(Told::from),
             SessionTool::Status => self.session_status(arguments),
-            SessionTool::Subagents => self.subagents(arguments),
+            SessionTool::Subagents => self.subagents(arguments).map(Told::from),
+            SessionTool::Agents => self.agents().map(Told::from),
         }
     }
 
@@ -58,11 +167,11 @@ impl Run<'_> {
 
     /// This session, for what comes back to it.
     fn back(&self) -> (Who, Approvals) {
-        (nobody(&self.place.key, &self.request.who), self.request.approvals)
+        (nobody(&self.place.key, self.who), self.approvals)
     }
 
-    fn known(&self) -> Result<Known, String> {
-        let stores = self.inner.desk.look(&self.request.who, |view| {
+    fn known(&self) -> Result<Known, NotTold> {
+        let stores = self.inner.desk.look(self.who, |view| {
             let config = &view.store.loaded.config;
             let mut agents: Vec<AgentId> = config.agents().into_iter().map(|(id, _)| id).collect();
             agents.push(self.place.agent.clone());
@@ -72,8 +181,8 @@ impl Run<'_> {
             agents.iter().map(|agent| (agent.clone(), path(agent))).collect::<Vec<_>>()
         });
         let mut known = Known::new();
-        for (agent, path) in stores.map_err(|error| error.for_model())? {
-            let entries = Sessions::at(&path).read().map_err(|error| chain(&error))?;
+        for (agent, path) in stores.map_err(refused)? {
+            let entries = Sessions::at(&path).read().map_err(failed)?;
             known.extend(entries.into_iter().map(|(key, entry)| (key, (agent.clone(), entry))));
         }
         Ok(known)
@@ -95,94 +204,40 @@ impl Run<'_> {
         Kinship::Stranger
     }
 
-    fn reach(&self, known: &Known, key: &str) -> Result<Reach, String> {
+    fn reach(&self, known: &Known, key: &str) -> Result<Reach, NotTold> {
         let Some((agent, _)) = known.get(key) else {
             return Ok(Reach::Closed("there is no such session"));
         };
         let other = Reached { agent, kinship: self.kinship(known, key) };
-        let decided = self.inner.desk.look(&self.request.who, |view| {
+        let decided = self.inner.desk.look(self.who, |view| {
             rules::decide(&view.store.loaded.config, &self.place.agent, other)
         });
-        decided.map_err(|error| error.for_model())
+        decided.map_err(refused)
     }
 
     /// A session by key or label, if it may be reached.
-    fn target(&self, known: &Known, named: &str) -> Result<String, String> {
+    fn target(&self, known: &Known, named: &str) -> Result<String, NotTold> {
         let by_label = || {
             let is_it = |entry: &Entry| entry.get("label").and_then(Value::as_str) == Some(named);
             known.iter().find(|(_, (_, entry))| is_it(entry)).map(|(key, _)| key.clone())
         };
         let key = if known.contains_key(named) { Some(named.to_owned()) } else { by_label() };
-        let key = key.ok_or_else(|| format!("there is no session `{named}`"))?;
+        let key = key.ok_or_else(|| NotTold::Absent(format!("there is no session `{named}`")))?;
         match self.reach(known, &key)? {
             Reach::Open => Ok(key),
             Reach::Closed(why) => {
-                Err(format!("the session `{named}` is closed to this one: {why}"))
+                let what = format!("the session `{named}` is closed to this one: {why}");
+                Err(NotTold::Closed(what))
             }
         }
     }
 
-    fn list(&self, arguments: &Value) -> Result<Value, String> {
-        let known = self.known()?;
-        let limit =
-            usize::try_from(arguments["limit"].as_u64().unwrap_or(50)).unwrap_or(50).min(200);
-        let since = arguments["activeMinutes"]
-            .as_u64()
-            .map(|minutes| now().as_millis().saturating_sub(minutes.saturating_mul(60_000)));
-        let updated =
-            |entry: &Entry| entry.get("updatedAt").and_then(Value::as_u64).unwrap_or_default();
-        let mut rows = Vec::new();
-        for (key, (agent, entry)) in &known {
-            if self.reach(&known, key)? != Reach::Open
-                || since.is_some_and(|since| updated(entry) < since)
-            {
-                continue;
-            }
-            let mut row = json!({ "key": key, "agent": agent.as_str(), "active": self.runner().active(key).len() });
-            for field in
-                ["label", "sessionId", "updatedAt", "status", "model", "totalTokens", "spawnedBy"]
-            {
-                if let Some(value) = entry.get(field) {
-                    row[field] = value.clone();
-                }
-            }
-            rows.push((updated(entry), row));
-        }
-        rows.sort_by_key(|(updated, _)| std::cmp::Reverse(*updated));
-        let rows: Vec<Value> = rows.into_iter().take(limit).map(|(_, row)| row).collect();
-        Ok(json!({ "count": rows.len(), "sessions": rows }))
-    }
-
-    fn history(&self, arguments: &Value) -> Result<Value, String> {
-        let known = self.known()?;
-        let key = self.target(&known, word(arguments, "sessionKey")?)?;
-        let limit =
-            usize::try_from(arguments["limit"].as_u64().unwrap_or(50)).unwrap_or(50).min(500);
-        let with_tools = arguments["includeTools"] == true;
-        let messages = self.messages_of(&known, &key)?;
-        let mut shown: Vec<Value> = messages
-            .into_iter()
-            .filter(|message| with_tools || message["role"] != "toolResult")
-            .map(|message| json!({ "role": message["role"], "text": text_of(&message["content"]) }))
-            .collect();
-        shown.drain(..shown.len().saturating_sub(limit));
-        Ok(json!({ "sessionKey": key, "messages": shown }))
-    }
-
-    fn messages_of(&self, known: &Known, key: &str) -> Result<Vec<Value>, String> {
-        let Some((_, found)) = known.get(key) else { return Ok(Vec::new()) };
-        let Some(id) = entry::session_id(found) else { return Ok(Vec::new()) };
-        let who = nobody(key, &self.request.who);
-        let place = self.runner().place(&who).map_err(|error| error.for_model())?;
-        let messages = place.sessions.messages(id).map_err(|error| chain(&error))?;
-        Ok(messages.into_iter().map(|message| Value::Object(message.body)).collect())
-    }
-
-    fn send(&self, arguments: &Value) -> Result<Value, String> {
+    fn send(&self, arguments: &Value) -> Result<Value, NotTold> {
         let known = self.known()?;
         let key = self.target(&known, word(arguments, "sessionKey")?)?;
         if key == self.place.key {
-            return Err("a session does not write to itself".to_owned());
+            let what = "a session does not write to itself".to_owned();
+            return Err(NotTold::Arguments(what));
         }
         let seconds =
             arguments["timeoutSeconds"].as_u64().unwrap_or(ANSWER_WAIT.as_secs()).min(LONGEST_WAIT);
@@ -191,9 +246,9 @@ impl Run<'_> {
     }
 
     /// Sends a message to a session, in the name of this one.
-    fn tell(&self, key: &str, message: &str) -> Result<String, String> {
+    fn tell(&self, key: &str, message: &str) -> Result<String, NotTold> {
         let request = Request {
-            who: nobody(key, &self.request.who),
+            who: nobody(key, self.who),
             authority: Authority::Writer,
             answers: Answers::Nobody,
             message: message.to_owned(),
@@ -201,9 +256,10 @@ impl Run<'_> {
             run: None,
             timeout: None,
             origin: Origin::Session(self.place.key.clone()),
-            approvals: self.request.approvals,
+            approvals: self.approvals,
+            wishes: Wishes::default(),
         };
-        let started = self.runner().start(request).map_err(|error| chain(&error))?;
+        let started = self.runner().start(request).map_err(failed)?;
         Ok(started.run)
     }
 
@@ -215,7 +271,7 @@ impl Run<'_> {
         let wait = async {
             tokio::select! {
                 biased;
-                () = self.active.cancelled.cancelled() => None,
+                () = self.over.cancelled() => None,
                 ended = async { self.runner().wait(run, Duration::from_secs(seconds)).await } => ended,
             }
         };
@@ -235,7 +291,7 @@ impl Run<'_> {
         }
     }
 
-    fn spawn(&self, arguments: &Value) -> Result<Value, String> {
+    fn spawn(&self, arguments: &Value) -> Result<Value, NotTold> {
         let task = word(arguments, "task")?;
         let own = &self.place.agent;
         let agent = arguments["agentId"].as_str().filter(|text| !text.trim().is_empty());
@@ -250,7 +306,7 @@ impl Run<'_> {
             .iter()
             .filter(|(key, (_, entry))| is_child(entry) && !self.runner().active(key).is_empty());
         let children = at_work.count() as u64;
-        let model = self.inner.desk.look(&self.request.who, |view| {
+        let model = self.inner.desk.look(self.who, |view| {
             let config = &view.store.loaded.config;
             rules::decide_spawn(config, (own, &agent), depth, children)
                 .map_err(|why| why.to_string())?;
@@ -262,13 +318,13 @@ impl Run<'_> {
             }
             Ok::<_, String>(named)
         });
-        let model = model.map_err(|error| error.for_model())??;
+        let model = model.map_err(refused)?.map_err(NotTold::Closed)?;
         // A sub-agent of another agent is as deep as one of its own would be.
         let rest = parent.as_ref().filter(|key| key.is_subagent()).and_then(SessionKey::split);
         let above = rest.map(|parts| format!("{}:", parts.rest)).unwrap_or_default();
         let key = format!("agent:{agent}:{above}subagent:{}", random::uuid());
-        let who = nobody(&key, &self.request.who);
-        let place = self.runner().place(&who).map_err(|error| error.for_model())?;
+        let who = nobody(&key, self.who);
+        let place = self.runner().place(&who).map_err(refused)?;
         let label =
             arguments["label"].as_str().map(|text| text.chars().take(100).collect::<String>());
         let written = self.inner.change_entry(&place, |entry| {
@@ -282,7 +338,7 @@ impl Run<'_> {
                 entry.insert("modelOverride".to_owned(), json!(model.id));
             }
         });
-        written.map_err(|error| chain(&error))?;
+        written.map_err(failed)?;
         let request = Request {
             who,
             authority: Authority::Writer,
@@ -292,9 +348,10 @@ impl Run<'_> {
             run: None,
             timeout: arguments["runTimeoutSeconds"].as_u64().map(Duration::from_secs),
             origin: Origin::Session(self.place.key.clone()),
-            approvals: self.request.approvals,
+            approvals: self.approvals,
+            wishes: Wishes::default(),
         };
-        let started = self.runner().start(request).map_err(|error| chain(&error))?;
+        let started = self.runner().start(request).map_err(failed)?;
         self.inner.hand_back(
             &started.run,
             &key,
@@ -304,57 +361,12 @@ impl Run<'_> {
         Ok(json!({ "status": "accepted", "childSessionKey": place.key, "runId": started.run }))
     }
 
-    fn session_status(&self, arguments: &Value) -> Result<Value, String> {
-        let Some(named) = arguments["sessionKey"].as_str().filter(|key| !key.is_empty()) else {
-            return self.inner.status(&self.request.who, self.place);
-        };
-        let key = self.target(&self.known()?, named)?;
-        let who = nobody(&key, &self.request.who);
-        let place = self.runner().place(&who).map_err(|error| error.for_model())?;
-        self.inner.status(&who, &place)
-    }
-
-    fn subagents(&self, arguments: &Value) -> Result<Value, String> {
-        let known = self.known()?;
-        let below: Vec<&String> =
-            known.keys().filter(|key| self.kinship(&known, key) == Kinship::Descendant).collect();
-        let named = arguments["target"].as_str().unwrap_or_default();
-        match arguments["action"].as_str().unwrap_or_default() {
-            "list" => {
-                let row = |key: &&String| {
-                    let entry = known.get(*key).map(|(_, entry)| entry);
-                    let field = |name: &str| entry.and_then(|entry| entry.get(name)).cloned();
-                    json!({ "key": key, "label": field("label"), "status": field("status"), "active": self.runner().active(key).len() })
-                };
-                Ok(json!({ "subagents": below.iter().map(row).collect::<Vec<_>>() }))
-            }
-            "kill" => {
-                let wanted: Vec<String> = if named == "all" {
-                    below.into_iter().cloned().collect()
-                } else {
-                    vec![self.descendant(&known, named)?]
-                };
-                let runs =
-                    wanted.iter().flat_map(|key| self.runner().abort(key, None, AbortReason::Stop));
-                Ok(json!({ "status": "ok", "ended": runs.collect::<Vec<_>>() }))
-            }
-            "steer" => {
-                let key = self.descendant(&known, named)?;
-                self.runner().abort(&key, None, AbortReason::Stop);
-                let run = self.tell(&key, word(arguments, "message")?)?;
-                self.inner.hand_back(&run, &key, named, self.back());
-                Ok(json!({ "status": "accepted", "sessionKey": key, "runId": run }))
-            }
-            other => Err(format!("`{other}` is no action; use list, kill or steer")),
-        }
-    }
-
-    fn descendant(&self, known: &Known, named: &str) -> Result<String, String> {
+    fn descendant(&self, known: &Known, named: &str) -> Result<String, NotTold> {
         let key = self.target(known, named)?;
         match self.kinship(known, &key) {
             Kinship::Descendant => Ok(key),
             Kinship::Itself | Kinship::Stranger => {
-                Err(format!("`{named}` is no sub-agent of this session"))
+                Err(NotTold::Closed(format!("`{named}` is no sub-agent of this session")))
             }
         }
     }
@@ -394,6 +406,7 @@ impl Inner {
                 timeout: None,
                 origin: Origin::Session(child),
                 approvals,
+                wishes: Wishes::default(),
             };
             // The files of a session look-up are read here, so this may block.
             drop(tokio::task::spawn_blocking(move || runner.start(request)).await);
@@ -406,26 +419,15 @@ pub(super) fn nobody(key: &str, like: &Who) -> Who {
     Who { session: Some(key.to_owned()), backend: like.backend.clone(), ..Who::default() }
 }
 
-fn word<'a>(arguments: &'a Value, name: &str) -> Result<&'a str, String> {
+fn word<'a>(arguments: &'a Value, name: &str) -> Result<&'a str, NotTold> {
     let text = arguments[name].as_str().map(str::trim).filter(|text| !text.is_empty());
-    text.ok_or_else(|| format!("`{name}` is missing"))
+    text.ok_or_else(|| NotTold::Arguments(format!("`{name}` is missing")))
 }
 
-/// The text of a message's content.
-fn text_of(content: &Value) -> String {
-    match content {
-        Value::String(text) => text.clone(),
-        Value::Array(blocks) => {
-            let parts = blocks.iter().filter_map(|block| match block["type"].as_str() {
-                Some("text") => block["text"].as_str().map(|text| Part::Text(text.to_owned())),
-                Some("toolCall") => Some(Part::Text(format!(
-                    "[calls {}]",
-                    block["name"].as_str().unwrap_or_default()
-                ))),
-                _ => None,
-            });
-            Part::texts(&parts.collect::<Vec<_>>())
-        }
-        _ => String::new(),
-    }
+fn refused(error: ToolCallError) -> NotTold {
+    NotTold::Failed(error.for_model())
+}
+
+fn failed(error: impl std::error::Error) -> NotTold {
+    NotTold::Failed(chain(&error))
 }

@@ -20,7 +20,7 @@ use super::events::{Emitter, What};
 use super::notice::Watched;
 use super::run::Run;
 use super::session_tools::nobody;
-use super::{Active, Approvals, Inner, Origin, Request, Runner};
+use super::{Active, Approvals, Inner, Origin, Request, Runner, Wishes};
 use crate::call::{Pending, RecordDoor, ToolCallError, ToolRequest, Watch, Who};
 use crate::models::talk::{Call, Part, Success, ToolResult, Usage};
 use crate::tools::{Answer, Block};
@@ -92,11 +92,11 @@ impl Run<'_> {
                 .desk
                 .beside(&self.request.who, tool, || self.about_sessions(tool, &call.arguments));
             return match answered {
-                Ok(Ok(value)) => {
-                    let text = serde_json::to_string_pretty(&value).unwrap_or_default();
-                    self.answered(call, Answer { content: vec![Block::Text(text)], details: value })
+                Ok(Ok(told)) => {
+                    let content = vec![Block::Text(told.text())];
+                    self.answered(call, Answer { content, details: told.details })
                 }
-                Ok(Err(what)) => failed(call, what, "tool"),
+                Ok(Err(why)) => failed(call, why.to_string(), "tool"),
                 Err(error) => failed(call, error.for_model(), error.code()),
             };
         }
@@ -240,6 +240,7 @@ impl Work {
             timeout: None,
             origin: Origin::Session(format!("the approval {id}")),
             approvals: self.approvals,
+            wishes: Wishes::default(),
         };
         // A session that cannot be found any more is told nothing.
         let _gone = Runner(Arc::clone(&self.inner)).start(request);

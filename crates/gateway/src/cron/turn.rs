@@ -12,7 +12,7 @@ use clawpen_engine::call::Who;
 use clawpen_engine::models::talk::Usage;
 use clawpen_engine::random;
 use clawpen_engine::runner::{
-    AbortReason, Answers, Approvals, Ended, Origin, Queued, Request, StartError,
+    AbortReason, Answers, Approvals, Ended, Origin, Queued, Request, StartError, Wishes,
 };
 use clawpen_engine::session_entries::{Entry, Sessions};
 use clawpen_rules::cron::Ran;
@@ -176,6 +176,7 @@ fn start(
         timeout,
         origin: Origin::Session(format!("the planned job \"{name}\"")),
         approvals: Approvals::FollowUp,
+        wishes: Wishes::default(),
     };
     match shared.runner.start(request) {
         Ok(started) => Ok(started.run),

@@ -16,7 +16,7 @@ use clawpen_engine::config_file::Sound;
 use clawpen_engine::cron_store::local_zone;
 use clawpen_engine::random;
 use clawpen_engine::runner::{
-    AbortReason, Answers, Approvals, Beat, Ended, Origin, Request, StartError,
+    AbortReason, Answers, Approvals, Ended, Origin, Request, StartError, Wishes,
 };
 use clawpen_rules::directives::Authority;
 use clawpen_rules::heartbeat::{
@@ -122,8 +122,8 @@ fn begin(shared: &Shared, agent: &AgentId, cause: Cause) -> Result<Begun, Stoppe
     }
     // What waits for the main session goes wherever its agent is asked.
     shared.runner.move_lines(&main.key, &place.key);
-    let beat = Beat { model, context: heartbeat.context };
-    let run = start(shared, &heartbeat, (&place.key, beat))?;
+    let wishes = Wishes { model, ..Wishes::default() };
+    let run = start(shared, &heartbeat, (&place.key, wishes))?;
     Ok(Begun { run, ack_characters: heartbeat.ack_characters })
 }
 
@@ -182,7 +182,7 @@ fn renew(place: &Meant) -> Result<(), Stopped> {
 fn start(
     shared: &Shared,
     heartbeat: &Heartbeat,
-    (session, beat): (&str, Beat),
+    (session, wishes): (&str, Wishes),
 ) -> Result<String, Stopped> {
     let run = random::uuid();
     let request = Request {
@@ -193,8 +193,9 @@ fn start(
         attachments: Vec::new(),
         run: Some(run.clone()),
         timeout: heartbeat.timeout,
-        origin: Origin::Heartbeat(beat),
+        origin: Origin::Heartbeat(heartbeat.context),
         approvals: Approvals::FollowUp,
+        wishes,
     };
     shared.runs.begin_beat(&run, session, heartbeat.ack_characters);
     match shared.runner.start(request) {

@@ -1,4 +1,4 @@
-//! `/v1/chat/completions` and `/v1/models`, for programs that speak `OpenAI`'s HTTP, where the config switches them on.
+//! `/v1/chat/completions`, `/v1/models` and the other paths under `/v1/`, for programs that speak `OpenAI`'s HTTP, where the config switches them on.
 //!
 //! A model's name is an agent's: `openclaw` or `openclaw/<agent>`. What is asked is a message to that agent, in a session
 //! of its own unless the request names a user or a session; it runs as any other message does, under the same policy and
@@ -15,15 +15,13 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use clawpen_engine::approvals_file::now_ms;
 use clawpen_engine::random;
-use clawpen_engine::runner::AbortReason;
-use clawpen_rules::access::{Role, Scope, Scopes};
+use clawpen_rules::access::Scope;
 use clawpen_rules::ids::AgentId;
 use futures_util::stream;
 use serde_json::{Value, json};
 
-use super::{admit_for, bad_request, fresh_without_cache, not_allowed, plain, refusal};
-use crate::dispatch::Caller as Asker;
-use crate::hub::{Follows, Inbox, Member, Out, Speaks, queue};
+use super::hearing::{Heard, Listener, asker};
+use super::{admit_for, bad_request, fresh_without_cache, not_allowed, plain, refusal, responses};
 use crate::methods::{agents, chat};
 use crate::shared::Shared;
 use crate::socket::{Caller, MAX_BODY_BYTES};
@@ -35,22 +33,62 @@ const MOST_MESSAGES: usize = 500;
 
 pub(super) async fn serve(shared: &Arc<Shared>, caller: Caller, request: Request) -> Response {
     let path = request.uri().path().to_owned();
-    let is_on = shared.sound().is_ok_and(|sound| {
-        let keys = ["gateway", "http", "endpoints", "chatCompletions", "enabled"];
-        let at = sound.store.loaded.config.at(&keys);
-        at.is_some_and(|at| at.node.as_bool() == Some(true))
-    });
-    match path.strip_prefix("/v1/").filter(|_| is_on) {
-        Some("chat/completions") if *request.method() != Method::POST => not_allowed("POST"),
-        Some("chat/completions") => complete(shared, caller, request).await,
-        Some("models") if *request.method() != Method::GET => not_allowed("GET"),
+    let chat = is_on(shared, "chatCompletions");
+    let responses = is_on(shared, "responses");
+    let method = request.method().clone();
+    match path.strip_prefix("/v1/").filter(|_| chat || responses) {
+        Some("chat/completions") if chat && method != Method::POST => not_allowed("POST"),
+        Some("chat/completions") if chat => complete(shared, caller, request).await,
+        Some("responses") if responses && method != Method::POST => not_allowed("POST"),
+        Some("responses") if responses => responses::serve(shared, caller, request).await,
+        Some("embeddings") if method != Method::POST => not_allowed("POST"),
+        Some("embeddings") => embeddings(shared, &caller, request).await,
+        Some("models") if method != Method::GET => not_allowed("GET"),
         Some("models") => models(shared, &caller, request.headers(), None),
-        Some(one) if one.starts_with("models/") && *request.method() == Method::GET => {
+        Some(one) if one.starts_with("models/") && method == Method::GET => {
             let name = one.strip_prefix("models/").unwrap_or_default();
             models(shared, &caller, request.headers(), Some(name))
         }
         _ => plain(StatusCode::NOT_FOUND, "Not Found"),
     }
+}
+
+/// Whether the config switches one of `gateway.http.endpoints` on.
+fn is_on(shared: &Shared, endpoint: &str) -> bool {
+    shared.sound().is_ok_and(|sound| {
+        let keys = ["gateway", "http", "endpoints", endpoint, "enabled"];
+        let at = sound.store.loaded.config.at(&keys);
+        at.is_some_and(|at| at.node.as_bool() == Some(true))
+    })
+}
+
+/// No model of this build turns text into numbers; whoever asks is told what would be needed.
+async fn embeddings(shared: &Shared, caller: &Caller, request: Request) -> Response {
+    let headers = request.headers().clone();
+    if let Err(refused) = admit_for(shared, (caller, &headers), Scope::Write) {
+        return *refused;
+    }
+    caller.allowance.extend();
+    let body = axum::body::to_bytes(request.into_body(), MAX_BODY_BYTES).await;
+    let body: Option<Value> = body.ok().and_then(|body| serde_json::from_slice(&body).ok());
+    let Some(body) = body else { return bad_request("the body is no valid JSON") };
+    if body["model"].as_str().is_none_or(|model| model.trim().is_empty()) {
+        return bad_request("Missing `model`.");
+    }
+    let is_text = |input: &Value| match input {
+        Value::String(_) => true,
+        Value::Array(items) => items.iter().all(Value::is_string),
+        _ => false,
+    };
+    if !is_text(&body["input"]) {
+        return bad_request("`input` must be a string or an array of strings.");
+    }
+    let what = "no embeddings are made here: `agents.defaults.memorySearch` would name a provider of embeddings, and this \
+                build has none";
+    let body = json!({ "error": {
+        "message": what, "type": "invalid_request_error", "param": null,
+        "code": "embeddings_not_available" } });
+    fresh_without_cache(StatusCode::BAD_REQUEST, &body)
 }
 
 /// The agents, as models.
@@ -141,14 +179,38 @@ async fn complete(shared: &Arc<Shared>, caller: Caller, request: Request) -> Res
 
 /// Which agent, which session, what is said.
 fn understood(shared: &Shared, headers: &HeaderMap, body: &Value) -> Result<Wanted, String> {
+    let message = message(&body["messages"])?;
+    let Target { model, session, voice: _ } = target(shared, headers, (body, "openai"))?;
+    Ok(Wanted { model, session, message, is_streamed: body["stream"] == json!(true) })
+}
+
+/// Whom a request speaks to.
+pub(super) struct Target {
+    /// As the request names it.
+    pub(super) model: String,
+    pub(super) session: String,
+    /// What tells this caller from others who know the same secret.
+    pub(super) voice: String,
+}
+
+/// Reads whom a request speaks to; sessions that nobody names are called by `word`.
+pub(super) fn target(
+    shared: &Shared,
+    headers: &HeaderMap,
+    (body, word): (&Value, &str),
+) -> Result<Target, String> {
     let sound = shared.sound().map_err(|error| error.message)?;
     let config = &sound.store.loaded.config;
-    let message = message(&body["messages"])?;
     let model = body["model"].as_str().unwrap_or(NAME).trim().to_owned();
     let header = |name: &str| {
         let value = headers.get(name).and_then(|value| value.to_str().ok());
         value.map(str::trim).filter(|value| !value.is_empty())
     };
+    if header("x-openclaw-model").is_some() {
+        let what = "`x-openclaw-model` is not taken here: whoever comes by this door may write, and choosing a model \
+                    takes operator.admin; use the method `agent`";
+        return Err(what.to_owned());
+    }
     let of_model = match model.strip_prefix(NAME) {
         Some("" | "/default") => None,
         Some(rest) if rest.len() > 1 && rest.starts_with(['/', ':']) => rest.get(1..),
@@ -157,12 +219,14 @@ fn understood(shared: &Shared, headers: &HeaderMap, body: &Value) -> Result<Want
     let agent = header("x-openclaw-agent-id").or(of_model).map(AgentId::normalize);
     let agent = agent.unwrap_or_else(|| config.default_agent());
     let user = body["user"].as_str().map(str::trim).filter(|user| !user.is_empty());
-    let session = match (header("x-openclaw-session-key"), user) {
+    let named = header("x-openclaw-session-key");
+    let session = match (named, user) {
         (Some(key), _) => key.to_owned(),
-        (None, Some(user)) => format!("agent:{agent}:openai-user:{}", user.to_lowercase()),
-        (None, None) => format!("agent:{agent}:openai:{}", random::uuid()),
+        (None, Some(user)) => format!("agent:{agent}:{word}-user:{}", user.to_lowercase()),
+        (None, None) => format!("agent:{agent}:{word}:{}", random::uuid()),
     };
-    Ok(Wanted { model, session, message, is_streamed: body["stream"] == json!(true) })
+    let voice = json!([agent.as_str(), user, named]).to_string();
+    Ok(Target { model, session, voice })
 }
 
 /// The talk as one message: the last thing that was said, after what came before it.
@@ -199,123 +263,6 @@ fn message(messages: &Value) -> Result<String, String> {
         text = format!("{text}{role}: {words}\n");
     }
     Ok(format!("{text}\n[Now]\n{newest}"))
-}
-
-/// Whoever comes by this door may write, and nothing more.
-fn asker(caller: &Caller, connection: &str) -> Asker {
-    Asker {
-        role: Role::Operator,
-        scopes: Scopes::of([Scope::Write.as_str()]),
-        client_id: "openai-http".to_owned(),
-        client_mode: "backend".to_owned(),
-        display_name: None,
-        device: None,
-        connection: connection.to_owned(),
-        address: caller.address.ip(),
-        hears_tools: false,
-    }
-}
-
-/// What is heard of a run.
-enum Heard {
-    Piece(String),
-    End,
-    Failed(String),
-}
-
-/// Hears of one run. Gone before the run's end, it ends it.
-struct Listener {
-    shared: Arc<Shared>,
-    connection: String,
-    inbox: Inbox,
-    run: String,
-    session: String,
-    /// How much of the text was heard.
-    heard: usize,
-    is_over: bool,
-}
-
-impl Listener {
-    fn new(shared: &Arc<Shared>, run: &str, session: &str) -> Self {
-        let (outbox, inbox) = queue();
-        let connection = random::uuid();
-        let member = Member {
-            outbox,
-            role: Role::Operator,
-            scopes: Scopes::of([Scope::Read.as_str()]),
-            device: None,
-            follows: Follows::default(),
-            speaks: Speaks::Newer,
-        };
-        shared.hub.join(&connection, member);
-        Self {
-            shared: shared.clone(),
-            connection,
-            inbox,
-            run: run.to_owned(),
-            session: session.to_owned(),
-            heard: 0,
-            is_over: false,
-        }
-    }
-
-    async fn next(&mut self) -> Heard {
-        loop {
-            if self.is_over {
-                return Heard::End;
-            }
-            let text = match self.inbox.receiver.recv().await {
-                Some(Out::Text(text)) => text,
-                Some(Out::Close(..)) | None => {
-                    self.is_over = true;
-                    return Heard::Failed("the gateway stops".to_owned());
-                }
-            };
-            self.inbox.sent(text.len());
-            if !text.contains(&self.run) {
-                continue;
-            }
-            let Ok(frame) = serde_json::from_str::<Value>(&text) else { continue };
-            let payload = &frame["payload"];
-            if frame["event"] != "chat" || payload["runId"] != *self.run {
-                continue;
-            }
-            let all = payload["message"]["content"][0]["text"].as_str().unwrap_or_default();
-            let piece = all.get(self.heard..).unwrap_or_default().to_owned();
-            self.heard = self.heard.max(all.len());
-            match payload["state"].as_str() {
-                Some("error") => {
-                    self.is_over = true;
-                    let why = payload["errorMessage"].as_str().unwrap_or("the run failed");
-                    return Heard::Failed(why.to_owned());
-                }
-                Some("aborted") => {
-                    self.is_over = true;
-                    return Heard::Failed("the run was ended".to_owned());
-                }
-                Some("final") => self.is_over = true,
-                _ => {}
-            }
-            if !piece.is_empty() {
-                return Heard::Piece(piece);
-            }
-        }
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.shared.hub.leave(&self.connection);
-        if !self.is_over {
-            let (shared, session, run) =
-                (self.shared.clone(), self.session.clone(), self.run.clone());
-            // Ending takes locks that must not be waited for here.
-            drop(tokio::task::spawn_blocking(move || {
-                let spelled = shared.runner.session_of(&run).unwrap_or(session);
-                shared.runner.abort(&spelled, Some(&run), AbortReason::Rpc);
-            }));
-        }
-    }
 }
 
 /// What every part of an answer repeats.

@@ -1,7 +1,7 @@
-//! `POST /tools/invoke`: one tool that only looks, for programs that speak HTTP.
+//! `POST /tools/invoke`: a tool for programs that speak HTTP.
 //!
-//! As in the reference, commands and files are for agents and not to be had here, and neither are tools
-//! that start or steer agents. What is left passes the session's tool policy like any call of an agent.
+//! As in the reference, commands and files are for agents and not to be had here (`rules/tools/invoke.rs` says which
+//! tools are). What is left passes the session's tool policy and is recorded, like any call of an agent.
 
 use std::sync::Arc;
 
@@ -9,49 +9,49 @@ use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::Response;
-use clawpen_engine::explain::{self, Question};
-use clawpen_rules::session::Session;
+use clawpen_engine::call::{PolicyOf, Quiet, Stop, ToolCallError, ToolRequest, Who};
+use clawpen_engine::runner::NotTold;
+use clawpen_engine::tools::Block;
 use clawpen_rules::session::key::SessionKey;
-use clawpen_rules::tool_policy::{self, Layers, Tool};
+use clawpen_rules::tools::invoke::{self, Callable, DoorLists, Verdict};
 use clawpen_wire::gateway::ErrorShape;
 use serde_json::{Value, json};
 
 use super::{admit, bad_request, fresh_without_cache, refusal};
-use crate::methods::{agents, sessions};
-use crate::shared::{Shared, unavailable};
+use crate::shared::Shared;
 use crate::socket::{Caller, MAX_BODY_BYTES};
-
-/// The tools that can be called here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Look {
-    Status,
-    Sessions,
-    History,
-    Agents,
-}
-
-impl Look {
-    fn parse(name: &str) -> Option<Self> {
-        match name {
-            "session_status" => Some(Self::Status),
-            "sessions_list" => Some(Self::Sessions),
-            "sessions_history" => Some(Self::History),
-            "agents_list" => Some(Self::Agents),
-            _ => None,
-        }
-    }
-}
 
 /// A call that gives nothing.
 enum Failed {
     NotAvailable,
-    Wrong(ErrorShape),
+    /// Whoever asked can mend it.
+    Wrong(String),
+    /// A rule about where it would go.
+    Forbidden(String),
+    Other(String),
 }
 
 impl From<ErrorShape> for Failed {
     fn from(error: ErrorShape) -> Self {
-        Self::Wrong(error)
+        Self::Other(error.message)
     }
+}
+
+impl From<ToolCallError> for Failed {
+    fn from(error: ToolCallError) -> Self {
+        match error {
+            ToolCallError::NoTool(_) | ToolCallError::Closed(_) => Self::NotAvailable,
+            ToolCallError::Arguments(error) => Self::Wrong(error.to_string()),
+            ToolCallError::Fetch(error) if error.is_refusal() => Self::Forbidden(error.to_string()),
+            other => Self::Other(other.for_model()),
+        }
+    }
+}
+
+/// What a tool gave: for people, and for programs.
+struct Given {
+    content: Vec<Value>,
+    details: Value,
 }
 
 pub(super) async fn serve(shared: &Arc<Shared>, caller: Caller, request: Request) -> Response {
@@ -79,18 +79,18 @@ pub(super) async fn serve(shared: &Arc<Shared>, caller: Caller, request: Request
         tokio::task::spawn_blocking(move || call(&shared, &tool, &body)).await
     };
     match done {
-        Ok(Ok(details)) => {
-            let text = details["statusText"].as_str().map(str::to_owned);
-            let text = text.unwrap_or_else(|| format!("{details:#}"));
-            let content = json!([{ "type": "text", "text": text }]);
+        Ok(Ok(Given { content, details })) => {
             let result = json!({ "content": content, "details": details });
             fresh_without_cache(StatusCode::OK, &json!({ "ok": true, "result": result }))
         }
         Ok(Err(Failed::NotAvailable)) => {
             refusal(StatusCode::NOT_FOUND, "not_found", &format!("Tool not available: {tool}"))
         }
-        Ok(Err(Failed::Wrong(error))) => {
-            refusal(StatusCode::BAD_REQUEST, "tool_error", &error.message)
+        Ok(Err(Failed::Wrong(why))) => refusal(StatusCode::BAD_REQUEST, "tool_error", &why),
+        Ok(Err(Failed::Forbidden(why))) => refusal(StatusCode::FORBIDDEN, "tool_error", &why),
+        Ok(Err(Failed::Other(why))) => {
+            let what = format!("tool execution failed: {why}");
+            refusal(StatusCode::INTERNAL_SERVER_ERROR, "tool_error", &what)
         }
         Err(_) => {
             let code = StatusCode::INTERNAL_SERVER_ERROR;
@@ -99,81 +99,76 @@ pub(super) async fn serve(shared: &Arc<Shared>, caller: Caller, request: Request
     }
 }
 
-fn call(shared: &Shared, tool: &str, body: &Value) -> Result<Value, Failed> {
+fn call(shared: &Shared, tool: &str, body: &Value) -> Result<Given, Failed> {
     let sound = shared.sound()?;
     let config = &sound.store.loaded.config;
     let key = body["sessionKey"].as_str().map(str::trim).filter(|key| !key.is_empty());
     let key = key.unwrap_or("main");
     if SessionKey::parse(key).is_none() {
-        return Err(ErrorShape::invalid("sessionKey is no session key").into());
+        return Err(Failed::Wrong("sessionKey is no session key".to_owned()));
     }
-    let tool = Tool::core(tool);
-    let look = Look::parse(tool.name().as_str()).ok_or(Failed::NotAvailable)?;
-    let question = Question { agent: None, session: Some(key), channels: &[] };
-    let explained = explain::explain(&sound.store, &question).map_err(|e| unavailable(&e))?;
     let list = |name: &str| {
         config.at(&["gateway", "tools", name]).and_then(|at| at.strings()).unwrap_or_default()
     };
-    let deny = list("deny");
+    let (allow, deny) = (list("allow"), list("deny"));
+    let allow: Vec<&str> = allow.iter().map(String::as_str).collect();
     let deny: Vec<&str> = deny.iter().map(String::as_str).collect();
-    let door = Layers::of_policy(&[], &deny);
-    let is_open = [&explained.layers, &door]
-        .iter()
-        .all(|layers| tool_policy::decide(layers, &tool).is_allowed());
-    if !is_open {
-        return Err(Failed::NotAvailable);
-    }
-    let session = Session::resolve(config, key);
-    let main = session.store_key().as_str().to_owned();
-    let arguments = &body["args"];
-    let params = match look {
-        Look::Status => {
-            let wanted = arguments["sessionKey"].as_str().unwrap_or(&main).to_owned();
-            let text = status(shared, &wanted)?;
-            return Ok(json!({
-                "ok": true,
-                "sessionKey": wanted,
-                "changedModel": false,
-                "statusText": text,
-            }));
-        }
-        Look::Agents => return Ok(agents::list(shared)?),
-        Look::Sessions => json!({ "limit": arguments["limit"].as_u64().unwrap_or(50).max(1) }),
-        Look::History => {
-            let key = arguments["sessionKey"].as_str().unwrap_or(&main);
-            json!({ "sessionKey": key, "limit": arguments["limit"].as_u64().unwrap_or(50).max(1) })
-        }
+    let tool = match invoke::decide(tool, DoorLists { allow: &allow, deny: &deny }) {
+        Verdict::Open(tool) => tool,
+        Verdict::Closed(_) => return Err(Failed::NotAvailable),
     };
-    Ok(match look {
-        Look::History => sessions::history(shared, &params)?,
-        Look::Status | Look::Sessions | Look::Agents => sessions::list(shared, &params)?,
-    })
+    let mut arguments = body["args"].as_object().cloned().unwrap_or_default();
+    // Beside the arguments, for tools that have one.
+    if let (
+        Callable::Sessions(clawpen_rules::tools::sessions::SessionTool::Subagents),
+        Some(word),
+    ) = (tool, body["action"].as_str())
+    {
+        arguments.entry("action").or_insert_with(|| json!(word.trim()));
+    }
+    let arguments = Value::Object(arguments);
+    let who = Who {
+        session: Some(key.to_owned()),
+        client: Some("tools-invoke".to_owned()),
+        policy: PolicyOf::Session,
+        ..Who::default()
+    };
+    match tool {
+        Callable::Sessions(tool) => {
+            let told = shared.runner.about_sessions(&who, tool, &arguments)?;
+            told_or_why(told.map(|told| (told.text(), told.details)))
+        }
+        Callable::WebFetch => {
+            let stop = Stop::new().map_err(|error| Failed::Other(error.to_string()))?;
+            let mut request = ToolRequest {
+                tool: tool.as_str(),
+                arguments: &arguments,
+                stop: &stop,
+                watch: &mut Quiet,
+            };
+            let answer = shared.desk.call(&who, &mut request)?;
+            let text = |block: Block| match block {
+                Block::Text(text) => json!({ "type": "text", "text": text }),
+                Block::Image { mime_type, .. } => {
+                    json!({ "type": "text", "text": format!("[an image, {mime_type}]") })
+                }
+            };
+            let content = answer.content.into_iter().map(text).collect();
+            Ok(Given { content, details: answer.details })
+        }
+    }
 }
 
-/// How a session is, for a person.
-fn status(shared: &Shared, key: &str) -> Result<String, ErrorShape> {
-    let listed = sessions::list(shared, &json!({ "search": key }))?;
-    let rows = listed["sessions"].as_array().into_iter().flatten();
-    let row = rows.into_iter().find(|row| row["key"] == json!(key)).cloned().unwrap_or_default();
-    let defaults = &listed["defaults"];
-    let text = |name: &str| {
-        let own = row[name].as_str().or_else(|| defaults[name].as_str());
-        own.unwrap_or("none").to_owned()
+/// As in the reference, a session that is closed is an answer and no failure.
+fn told_or_why(told: Result<(String, Value), NotTold>) -> Result<Given, Failed> {
+    let (text, details) = match told {
+        Ok(told) => told,
+        Err(NotTold::Arguments(why)) => return Err(Failed::Wrong(why)),
+        Err(NotTold::Failed(why)) => return Err(Failed::Other(why)),
+        Err(why @ (NotTold::Closed(_) | NotTold::Absent(_))) => {
+            let details = json!({ "status": why.status(), "error": why.to_string() });
+            (format!("{details:#}"), details)
+        }
     };
-    let number = |name: &str| row[name].as_u64().unwrap_or_default();
-    let context = row["contextTokens"].as_u64().or_else(|| defaults["contextTokens"].as_u64());
-    let mut lines = vec![
-        format!("Session: {key}"),
-        format!("Model: {}/{}", text("modelProvider"), text("model")),
-        format!("Tokens: {} in, {} out", number("inputTokens"), number("outputTokens")),
-        format!("Context: {} of {}", number("totalTokens"), context.unwrap_or_default()),
-    ];
-    for (name, title) in [("execHost", "Commands run in"), ("execAsk", "Ask"), ("status", "State")]
-    {
-        lines.extend(row[name].as_str().map(|value| format!("{title}: {value}")));
-    }
-    if row.is_null() {
-        lines.push("Nothing was said in it yet".to_owned());
-    }
-    Ok(lines.join("\n"))
+    Ok(Given { content: vec![json!({ "type": "text", "text": text })], details })
 }

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use clawpen_engine::call::{Job, RecordDoor, Stop, ToolCallError, ToolRequest, Watch, Who};
+use clawpen_engine::call::{
+    Job, PolicyOf, RecordDoor, Stop, ToolCallError, ToolRequest, Watch, Who,
+};
 use clawpen_rules::elevated::Sender;
 use clawpen_rules::tools::image::Image;
 use rmcp::ServerHandler;
@@ -70,6 +72,7 @@ impl Server {
             client: Some(label(client.as_deref().unwrap_or_default())),
             agent_process: self.settings.agent_process,
             record: RecordDoor::Another,
+            policy: PolicyOf::Agent,
         }
     }
 

@@ -5,13 +5,16 @@
 
 mod attachments;
 mod finish;
+mod wanted;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use clawpen_engine::call::{ToolCallError, Who};
 use clawpen_engine::random;
-use clawpen_engine::runner::{Answers, Approvals, Origin, Request, StartError, StartStatus};
+use clawpen_engine::runner::{
+    Answers, Approvals, Origin, Request, Runner, StartError, StartStatus, Wishes,
+};
 use clawpen_engine::transcript::Transcript;
 use clawpen_rules::access::Scope;
 use clawpen_rules::chat_message;
@@ -27,6 +30,7 @@ use crate::runs::{Ender, Kind, NotEnded, Runs};
 use crate::shared::{Shared, unavailable};
 
 pub(crate) use finish::wait;
+pub(crate) use wanted::instructions;
 
 /// The channel of `tools.elevated.allowFrom` that speaks of this door.
 const PROVIDER: &str = "webchat";
@@ -37,7 +41,8 @@ const MOST_RUNS: usize = 500;
 /// busy may need longer, and an answer that came first would say that something is dead which is not.
 const ABORT_WAIT: Duration = Duration::from_secs(10);
 /// Names of runs that only this gateway gives.
-const OWN_NAMES: &[&str] = &["exec-approval-followup:", "subagent-followup:", "inject-"];
+const OWN_NAMES: &[&str] =
+    &["exec-approval-followup:", "subagent-followup:", "inject-", "webhook:"];
 
 /// A message for a session, as any method of this family puts it.
 struct Message<'a> {
@@ -47,6 +52,8 @@ struct Message<'a> {
     kind: Kind,
     timeout: Option<Duration>,
     params: &'a Value,
+    wishes: Wishes,
+    origin: Origin,
 }
 
 /// What became of it.
@@ -59,6 +66,15 @@ enum Sent {
 
 pub(crate) fn send(shared: &Shared, caller: &Caller, params: &Value) -> Result<Value, ErrorShape> {
     check_origin(caller, params)?;
+    send_wishing(shared, caller, (params, Wishes::default()))
+}
+
+/// The same, with what holds for this run only.
+pub(crate) fn send_wishing(
+    shared: &Shared,
+    caller: &Caller,
+    (params, wishes): (&Value, Wishes),
+) -> Result<Value, ErrorShape> {
     let message = Message {
         key: text(params, "sessionKey"),
         text: text(params, "message"),
@@ -66,6 +82,8 @@ pub(crate) fn send(shared: &Shared, caller: &Caller, params: &Value) -> Result<V
         kind: Kind::Chat,
         timeout: params["timeoutMs"].as_u64().filter(|ms| *ms > 0).map(Duration::from_millis),
         params,
+        wishes,
+        origin: Origin::Person,
     };
     match put(shared, caller, message)? {
         Sent::Stopped(runs) => {
@@ -143,8 +161,9 @@ fn put(shared: &Shared, caller: &Caller, message: Message<'_>) -> Result<Sent, E
         return Err(ErrorShape::invalid("message or attachment required"));
     }
     let found = sessions::meant(&*shared.sound()?, message.key)?;
+    let is_person = message.origin == Origin::Person;
     let is_stop = directives::read(&words) == Input::Directive(Directive::Stop);
-    if is_stop && files.is_empty() {
+    if is_stop && is_person && files.is_empty() {
         let ender = Ender { caller, session: &found.key, run: None };
         return Runs::abort(shared, &ender).map(Sent::Stopped).map_err(not_ended);
     }
@@ -156,9 +175,8 @@ fn put(shared: &Shared, caller: &Caller, message: Message<'_>) -> Result<Sent, E
         return Err(ErrorShape::invalid("idempotencyKey was used for another session"));
     }
     let is_known = shared.runner.session_of(&message.run).is_some();
-    let waiting = shared.runner.active(&found.key).len();
-    if !is_known && (waiting >= MOST_WAITING || shared.runner.count() >= MOST_RUNS) {
-        return Err(ErrorShape::unavailable("too many messages wait already; try again later"));
+    if !is_known && is_crowded(&shared.runner, &found.key) {
+        return Err(ErrorShape::unavailable(CROWDED));
     }
     if !is_known {
         shared.runs.free(&message.run);
@@ -173,12 +191,14 @@ fn put(shared: &Shared, caller: &Caller, message: Message<'_>) -> Result<Sent, E
         attachments: files,
         run: Some(message.run.clone()),
         timeout: message.timeout,
-        origin: Origin::Person,
+        origin: message.origin,
         approvals: Approvals::FollowUp,
+        wishes: message.wishes,
     };
     match shared.runner.start(request) {
         Ok(started) => {
-            if started.status == StartStatus::Started && directives::read(&said) == Input::Message {
+            let is_message = !is_person || directives::read(&said) == Input::Message;
+            if started.status == StartStatus::Started && is_message {
                 shared.runs.took(&started.run, &found.key, &said);
             }
             Ok(Sent::Run { run: started.run, status: started.status })
@@ -190,6 +210,14 @@ fn put(shared: &Shared, caller: &Caller, message: Message<'_>) -> Result<Sent, E
             Err(not_started(error))
         }
     }
+}
+
+/// What is said to whoever comes when too many wait.
+pub(crate) const CROWDED: &str = "too many messages wait already; try again later";
+
+/// Whether no more messages are taken for a session.
+pub(crate) fn is_crowded(runner: &Runner, session: &str) -> bool {
+    runner.active(session).len() >= MOST_WAITING || runner.count() >= MOST_RUNS
 }
 
 /// Who speaks, by what the credential proved. The name is a label for people.
@@ -213,7 +241,7 @@ fn authority(caller: &Caller) -> Authority {
     }
 }
 
-fn not_started(error: StartError) -> ErrorShape {
+pub(crate) fn not_started(error: StartError) -> ErrorShape {
     match error {
         StartError::Empty => ErrorShape::invalid("message or attachment required"),
         StartError::ZeroByte => ErrorShape::invalid("message must not contain null bytes"),
@@ -305,6 +333,7 @@ pub(crate) async fn agent(
 
 fn take(shared: &Shared, caller: &Caller, params: &Value) -> Result<Sent, ErrorShape> {
     let key = session_of(shared, params)?;
+    let (wishes, origin) = wanted::read(shared, caller, (&key, params))?;
     let seconds = params["timeout"].as_u64().filter(|seconds| *seconds > 0);
     let message = Message {
         key: &key,
@@ -313,6 +342,8 @@ fn take(shared: &Shared, caller: &Caller, params: &Value) -> Result<Sent, ErrorS
         kind: Kind::Agent,
         timeout: seconds.map(Duration::from_secs),
         params,
+        wishes,
+        origin,
     };
     put(shared, caller, message)
 }

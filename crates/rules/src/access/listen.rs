@@ -111,7 +111,6 @@ const NOT_ENFORCED: &[(&[&str], &str)] = &[
     ),
     (&["roles"], "gateway.roles"),
     (&["portals", "ingress"], "gateway.portals.ingress"),
-    (&["http", "endpoints", "responses", "enabled"], "gateway.http.endpoints.responses.enabled"),
 ];
 
 /// Decides where to listen.

@@ -17,11 +17,19 @@ pub enum SessionTool {
     Spawn,
     Status,
     Subagents,
+    Agents,
 }
 
 impl SessionTool {
-    pub const ALL: [Self; 6] =
-        [Self::List, Self::History, Self::Send, Self::Spawn, Self::Status, Self::Subagents];
+    pub const ALL: [Self; 7] = [
+        Self::List,
+        Self::History,
+        Self::Send,
+        Self::Spawn,
+        Self::Status,
+        Self::Subagents,
+        Self::Agents,
+    ];
 
     /// As policy knows it.
     pub const fn as_str(self) -> &'static str {
@@ -32,6 +40,7 @@ impl SessionTool {
             Self::Spawn => "sessions_spawn",
             Self::Status => "session_status",
             Self::Subagents => "subagents",
+            Self::Agents => "agents_list",
         }
     }
 
@@ -47,6 +56,7 @@ impl SessionTool {
             Self::Spawn => &SPAWN,
             Self::Status => &STATUS,
             Self::Subagents => &SUBAGENTS,
+            Self::Agents => &AGENTS,
         }
     }
 }
@@ -63,6 +73,11 @@ const LIST: Schema = Schema {
             "activeMinutes",
             Kind::Whole { least: 1 },
             "Only those used within so many minutes",
+        ),
+        Parameter::optional(
+            "messageLimit",
+            Kind::Whole { least: 0 },
+            "Show so many of the last messages of each (0, at most 20)",
         ),
     ],
 };
@@ -116,11 +131,57 @@ const SUBAGENTS: Schema = Schema {
     name: "subagents",
     description: "Lists the sub-agents of this session, ends one, or gives one new directions.",
     parameters: &[
-        Parameter::required("action", Kind::Choice(&["list", "kill", "steer"]), "What to do"),
+        Parameter::optional(
+            "action",
+            Kind::Choice(&["list", "kill", "steer"]),
+            "What to do (list)",
+        ),
         Parameter::optional("target", Kind::Word, "Its session key or label, or `all` for kill"),
         Parameter::optional("message", Kind::Text, "For steer: the new directions"),
     ],
 };
+
+const AGENTS: Schema = Schema {
+    name: "agents_list",
+    description: "Lists the agents that `sessions_spawn` may start from this session.",
+    parameters: &[],
+};
+
+/// An agent that a session may start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Startable {
+    pub id: AgentId,
+    pub name: Option<String>,
+    /// It has an entry in the config; without one it cannot be started.
+    pub is_configured: bool,
+}
+
+/// The agents that sessions of `own` may start, itself first; and whether the config says that any may be.
+pub fn startable(config: &Config, own: &AgentId) -> (Vec<Startable>, bool) {
+    let allowed = config.agent(own).and_then(|at| at.path(&["subagents", "allowAgents"]));
+    let allowed = allowed.and_then(|at| at.strings()).unwrap_or_default();
+    let is_any = allowed.iter().any(|entry| entry.trim() == "*");
+    let known = config.agents();
+    let mut others: Vec<AgentId> = if is_any {
+        known.iter().map(|(id, _)| id.clone()).collect()
+    } else {
+        let named = allowed.iter().filter(|entry| !entry.trim().is_empty());
+        named.map(|entry| AgentId::normalize(entry)).collect()
+    };
+    others.retain(|id| id != own);
+    others.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+    others.dedup();
+    let shown = |id: AgentId| {
+        let entry = known.iter().find(|(known, _)| *known == id).map(|(_, at)| at);
+        let name = entry.and_then(|at| at.node.get("name")?.as_str().map(str::trim));
+        Startable {
+            name: name.filter(|name| !name.is_empty()).map(str::to_owned),
+            is_configured: entry.is_some(),
+            id,
+        }
+    };
+    (std::iter::once(own.clone()).chain(others).map(shown).collect(), is_any)
+}
 
 /// A session that is to be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -297,6 +358,31 @@ mod tests {
             check(&three, 0, 0),
             Err(SpawnRefused::OtherAgent { own: main.clone(), agent: three.clone() })
         );
+    }
+
+    #[test]
+    fn a_session_may_start_its_own_agent_and_those_that_are_named() {
+        let own = AgentId::main();
+        let shown = |text: &str| {
+            let (agents, is_any) = startable(&config(text), &own);
+            let rows: Vec<String> = agents
+                .into_iter()
+                .map(|agent| format!("{} {:?} {}", agent.id, agent.name, agent.is_configured))
+                .collect();
+            (rows.join(", "), is_any)
+        };
+        let list = |allow: &str| {
+            format!(
+                "{{ agents: {{ list: [{{ id: 'b', name: ' B ' }}, {{ id: 'main', subagents: {{ allowAgents: {allow} }} }}, \
+                 {{ id: 'a' }}] }} }}"
+            )
+        };
+        assert_eq!(shown("{}"), ("main None false".to_owned(), false));
+        assert_eq!(shown(&list("[]")), ("main None true".to_owned(), false));
+        let expected = "main None true, b Some(\"B\") true, gone None false";
+        assert_eq!(shown(&list("['gone', 'B', 'b', ' ']")), (expected.to_owned(), false));
+        let expected = "main None true, a None true, b Some(\"B\") true";
+        assert_eq!(shown(&list("['*']")), (expected.to_owned(), true));
     }
 
     #[test]

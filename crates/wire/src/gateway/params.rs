@@ -424,7 +424,7 @@ const PROVENANCE: &[Field] = &[
 /// A run's name, chosen by whoever asks for it.
 const RUN_ID: Shape = Shape::Text { least: 1, most: 256 };
 
-/// What would deliver an answer to a channel is taken and does nothing: there are no channels here.
+/// All that the reference takes; what this build has not is refused by its name, in the method.
 const AGENT: &[Field] = &[
     needed("message", FILLED),
     needed("idempotencyKey", RUN_ID),
@@ -445,6 +445,14 @@ const AGENT: &[Field] = &[
     optional("threadId", TEXT),
     optional("lane", TEXT),
     optional("label", LABEL),
+    optional("provider", TEXT),
+    optional("model", TEXT),
+    optional("extraSystemPrompt", TEXT),
+    optional("inputProvenance", Shape::Object(PROVENANCE)),
+    optional("internalEvents", Shape::List(&Shape::Any)),
+    optional("groupId", TEXT),
+    optional("groupChannel", TEXT),
+    optional("groupSpace", TEXT),
 ];
 
 const SESSIONS_SEND: &[Field] = &[

@@ -5,10 +5,12 @@
 //! order in which problems are reported.
 
 mod gateway;
+mod hooks;
 mod web;
 
 use super::{Field, ObjectSchema, Others, Presence, Range, Schema, rules};
 use gateway::GATEWAY;
+use hooks::HOOKS;
 use web::WEB;
 
 const fn field(name: &'static str, schema: Schema, about: &'static str) -> Field {
@@ -76,7 +78,7 @@ static ROOT_FIELDS: &[Field] = &[
     other("channels"),
     other("cron"),
     other("transcripts"),
-    other("hooks"),
+    field("hooks", Schema::Object(&HOOKS), "webhooks of the gateway"),
     other("discovery"),
     other("canvasHost"),
     other("talk"),

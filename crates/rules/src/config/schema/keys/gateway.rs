@@ -91,7 +91,7 @@ static TRUSTED_PROXY: ObjectSchema = strict(&[
 
 static TOOLS: ObjectSchema = strict(&[
     field("deny", TEXTS, "never these over HTTP"),
-    field("allow", TEXTS, "not enforced: what is closed over HTTP stays closed"),
+    field("allow", TEXTS, "open these over HTTP too: sessions_send, sessions_spawn"),
 ]);
 
 static TAILSCALE: ObjectSchema = strict(&[
