@@ -30,12 +30,19 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 
-# The browser itself listens on this machine only; the relay is what others reach.
-if ((cdp_port >= 65535)); then
-    inner_port=$((cdp_port - 1))
-else
-    inner_port=$((cdp_port + 1))
-fi
+# What a relay leads to listens on this machine only, on the port beside the relay's.
+beside() {
+    if (($1 >= 65535)); then echo $(($1 - 1)); else echo $(($1 + 1)); fi
+}
+
+# The relay is what others reach; with a range, only those in it.
+relay() {
+    local listen="TCP-LISTEN:$1,fork,reuseaddr,bind=0.0.0.0"
+    [[ -n "$source_range" ]] && listen="$listen,range=$source_range"
+    socat "$listen" "TCP:127.0.0.1:$2" &
+}
+
+inner_port=$(beside "$cdp_port")
 
 flags=(
     --remote-debugging-address=127.0.0.1
@@ -62,9 +69,7 @@ on OPENCLAW_BROWSER_NO_SANDBOX 0 && flags+=(--no-sandbox --disable-setuid-sandbo
 
 chromium "${flags[@]}" about:blank &
 
-listen="TCP-LISTEN:$cdp_port,fork,reuseaddr,bind=0.0.0.0"
-[[ -n "$source_range" ]] && listen="$listen,range=$source_range"
-socat "$listen" "TCP:127.0.0.1:$inner_port" &
+relay "$cdp_port" "$inner_port"
 
 if on OPENCLAW_BROWSER_ENABLE_NOVNC 1 && ! on OPENCLAW_BROWSER_HEADLESS 0; then
     password="${OPENCLAW_BROWSER_NOVNC_PASSWORD:-}"
@@ -76,7 +81,9 @@ if on OPENCLAW_BROWSER_ENABLE_NOVNC 1 && ! on OPENCLAW_BROWSER_HEADLESS 0; then
     unset password OPENCLAW_BROWSER_NOVNC_PASSWORD
     x11vnc -display "$DISPLAY" -rfbport "$vnc_port" -localhost -shared -forever \
         -rfbauth "$HOME/.vnc/passwd" >/dev/null 2>&1 &
-    websockify --web /usr/share/novnc/ "$novnc_port" "127.0.0.1:$vnc_port" &
+    viewer_port=$(beside "$novnc_port")
+    websockify --web /usr/share/novnc/ "127.0.0.1:$viewer_port" "127.0.0.1:$vnc_port" &
+    relay "$novnc_port" "$viewer_port"
 fi
 
 wait -n

@@ -106,6 +106,7 @@ pub struct Prepared {
     settled: workspaces::Settled,
     /// The scope's own, or one that says on which other backend it was asked for.
     name: String,
+    kind: Kind,
     state_dir: String,
 }
 
@@ -248,7 +249,8 @@ pub fn prepare(store: &Store, target: &Target<'_>) -> Result<Prepared, OpenError
     let state_dir = store.locations.state_dir.clone();
     let workspace = workspaces::Wanted::of(&explanation, store);
     let settled = workspaces::Settled::default();
-    Ok(Prepared { explanation, plan, filter, own, workspace, settled, name, state_dir })
+    let kind = Kind::Sandbox;
+    Ok(Prepared { explanation, plan, filter, own, workspace, settled, name, kind, state_dir })
 }
 
 /// The caller's choice, else the config's; without any config, native: it needs nothing installed.
@@ -374,10 +376,15 @@ pub fn release_workspace(yard: &Yard, currents: &Currents<'_>, row: &Row) -> Res
     let agent = row.agent.as_ref().map_or("", |agent| agent.as_str());
     let workspaces = Workspaces::new(&yard.state_dir);
     let released = |directory| Released { directory, scope_key: row.scope.as_str(), agent };
+    // A shell and its browser share one: whoever goes last gives it back.
+    let rows = yard.database.registry().list().map_err(|error| error.to_string())?;
+    let shares = |other: &Row| other.kind != row.kind && other.workspace_dir == row.workspace_dir;
+    if rows.iter().any(shares) {
+        return Ok(());
+    }
     // An agent's own directory is never ours to move, and what it is not now it may have been.
     let Some(directory) = currents.private_directory(row) else {
         let Some(skills) = currents.skills_directory(row) else { return Ok(()) };
-        let rows = yard.database.registry().list().map_err(|error| error.to_string())?;
         // The same scope may have another sandbox, on another backend.
         if rows.iter().any(|other| other.scope == row.scope && other.name != row.name) {
             return Ok(());
@@ -510,11 +517,19 @@ impl Prepared {
     pub fn wanted(&self) -> Wanted<'_> {
         let Explanation { session, sandbox, runtime, .. } = &self.explanation;
         let backend = self.plan.backend();
-        let fingerprint = runtime.fingerprint.clone().with_own(&current::own_settings(
-            &self.own,
-            backend,
-            &runtime.layout,
-        ));
+        let (shape, layout, kind) = match (self.kind, &self.plan) {
+            (Kind::Browser, Plan::Docker(spec)) => {
+                // A browser reads no skills.
+                let layout = runtime.layout.clone().with_host_skills(HostSkills::None);
+                let shape = spec.identity().fingerprint.clone();
+                let shape = shape.unwrap_or_else(|| runtime.fingerprint.clone());
+                (shape, layout, SandboxKind::Browser)
+            }
+            (Kind::Sandbox | Kind::Browser, _) => {
+                (runtime.fingerprint.clone(), runtime.layout.clone(), SandboxKind::Shell)
+            }
+        };
+        let fingerprint = shape.with_own(&current::own_settings(&self.own, backend, &layout));
         let agent = match sandbox.scope.value {
             Scope::Shared => None,
             Scope::Session | Scope::Agent => Some(session.agent().clone()),
@@ -527,7 +542,7 @@ impl Prepared {
         Wanted {
             row: NewRow {
                 name: self.name.clone(),
-                kind: Kind::Sandbox,
+                kind: self.kind,
                 backend,
                 scope: runtime.scope_key.clone(),
                 session: session.key().map(|key| key.as_str().to_owned()),
@@ -540,7 +555,7 @@ impl Prepared {
             rules: reuse::Wanted {
                 name: self.name.clone(),
                 fingerprint,
-                recreate: Recreate { kind: SandboxKind::Shell, target },
+                recreate: Recreate { kind, target },
             },
         }
     }

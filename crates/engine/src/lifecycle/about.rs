@@ -18,6 +18,9 @@ use crate::registry::{Identity, Kind, NewRow, Survivor};
 #[serde(rename_all = "camelCase")]
 pub(super) struct About {
     name: String,
+    /// Only shells were there before.
+    #[serde(default)]
+    kind: Option<String>,
     backend: String,
     scope: String,
     session: Option<String>,
@@ -34,6 +37,7 @@ impl About {
     pub(super) fn new(row: &NewRow, plan: &Plan, now: &Moment) -> Self {
         Self {
             name: row.name.clone(),
+            kind: Some(row.kind.as_str().to_owned()),
             backend: row.backend.as_str().to_owned(),
             scope: row.scope.as_str().to_owned(),
             session: row.session.clone(),
@@ -62,9 +66,10 @@ impl About {
 
     /// The row that it had.
     pub(super) fn survivor(self, identity: Identity, protocol: u32) -> Option<Survivor> {
+        let kind = self.kind.map_or(Some(Kind::Sandbox), |kind| Kind::parse(&kind))?;
         let row = NewRow {
             name: self.name,
-            kind: Kind::Sandbox,
+            kind,
             backend: Backend::parse(&self.backend)?,
             scope: ScopeKey::stored(&self.scope)?,
             session: self.session,

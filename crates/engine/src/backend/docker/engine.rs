@@ -207,6 +207,21 @@ impl Engine {
         }
     }
 
+    /// Makes a bridge whose containers do not reach each other. One that somebody made meanwhile is as good.
+    pub(super) fn make_network(&self, name: &str) -> Result<(), DockerFailure> {
+        let apart = ("com.docker.network.bridge.enable_icc", "false");
+        let request = NetworkCreateRequest {
+            name: name.to_owned(),
+            driver: Some("bridge".to_owned()),
+            options: Some([apart].map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
+            ..NetworkCreateRequest::default()
+        };
+        match self.work(self.api.create_network(request)) {
+            Ok(_) | Err(Error::DockerResponseServerError { status_code: 409, .. }) => Ok(()),
+            Err(cause) => Err(failure(Action::MakeNetwork, cause)),
+        }
+    }
+
     pub(crate) fn image(&self, name: &str) -> Result<ImageInspect, DockerFailure> {
         match self.answer(self.api.inspect_image(name)) {
             Err(Error::DockerResponseServerError { status_code: 404, .. }) => {
