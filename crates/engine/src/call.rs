@@ -33,6 +33,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clawpen_rules::backend::Backend;
+use clawpen_rules::browser::BrowserSpec;
 use clawpen_rules::config::own::OwnSettings;
 use clawpen_rules::config::sandbox::{DockerConfig, Scope};
 use clawpen_rules::config::setting::{Layer, Origin, Setting};
@@ -43,6 +44,7 @@ use clawpen_rules::explain::Explanation;
 use clawpen_rules::native::{self as native_rules, KeyRefused, Offer, Root};
 use clawpen_rules::reuse::{self, Recreate, RecreateTarget, SandboxKind};
 use clawpen_rules::session::key::SessionKey;
+use clawpen_rules::workspace::HostSkills;
 use clawpen_wire::pen::Lifetime;
 
 use crate::audit::{Ending, owed};
@@ -485,6 +487,14 @@ impl Prepared {
             Keeping::Fresh => Lifetime::UntilDisconnect,
         };
         Ok(engines.stock(&self.plan, self.place(), lifetime, count)?)
+    }
+
+    /// The same session's browser in place of its shell.
+    pub(crate) fn for_browser(self, spec: &BrowserSpec) -> Self {
+        let container = spec.container();
+        let name = container.identity().name.as_str().to_owned();
+        let plan = Plan::Docker(Box::new(container.clone()));
+        Self { plan, name, kind: Kind::Browser, ..self }
     }
 
     /// Makes the directories that are mounted, and what is to be in them.

@@ -181,6 +181,13 @@ impl Explanation {
         layers(configs, &self.session, inside(&self.sandbox))
     }
 
+    /// Whether the session's sandbox has a browser.
+    pub fn browser(&self) -> BrowserDecision {
+        let layers = Layers::of_sandbox(&self.policy);
+        let tool = tool_policy::decide(&layers, &Tool::core("browser"));
+        browser::decide(&self.sandbox.browser, &tool)
+    }
+
     /// Why the session's sandbox would not be started, each with what set the value if that is known.
     /// What stops the shell and the browser alike is named once.
     pub fn refusals(&self) -> Vec<(StartRefused<'_>, Option<&Origin>)> {

@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 use bollard::Docker;
 use bollard::errors::Error;
 use bollard::models::{
-    ContainerCreateBody, ContainerInspectResponse, ContainerSummary, ImageInspect, NetworkInspect,
-    SystemInfo, SystemVersion,
+    ContainerCreateBody, ContainerInspectResponse, ContainerSummary, ImageInspect,
+    NetworkCreateRequest, NetworkInspect, SystemInfo, SystemVersion,
 };
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, DownloadFromContainerOptionsBuilder, InspectContainerOptions,

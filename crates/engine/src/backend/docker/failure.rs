@@ -216,7 +216,9 @@ pub enum DockerFailure {
         "the engine published the container's port {port} at `{address}`, where other machines may reach it; it is not used"
     )]
     Exposed { port: u16, address: String },
-    #[error("image `{image}` names no program to start; build it with `clawpen image build browser`")]
+    #[error(
+        "image `{image}` names no program to start; build it with `clawpen image build browser`"
+    )]
     NoProgram { image: String },
     #[error("a browser's sandbox needs Docker; this engine is Podman")]
     NoBrowserHere,
