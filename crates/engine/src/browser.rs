@@ -19,15 +19,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clawpen_rules::browser::{
-    BrowserDecision, BrowserSpec, NetworkNeed, ViewerPassword, decide_network,
+    BrowserDecision, BrowserSpec, ControlToken, NetworkNeed, Told, ViewerPassword, decide_network,
 };
 use clawpen_rules::config::setting::Origin;
 use clawpen_wire::supervisor::{
     End, EnvVar, ProcessEntry, ProcessState, Reach, StderrMode, StdinMode,
 };
 
-use self::cdp::Cdp;
-use crate::backend::docker::{self, DockerBackend, DockerFailure, Published};
+use self::cdp::{Cdp, CdpError};
+use crate::backend::docker::{self, DockerBackend, DockerFailure, Published, Secret};
 use crate::backend::{self, Plan};
 use crate::call::{self, About, Done, Open, OpenError, Prepared, Target};
 use crate::channel::{AttachEnd, CallError, Captured, Channel, Command};
@@ -79,6 +79,7 @@ pub struct Browser<'a> {
     id: String,
     of: &'a PreparedBrowser,
     published: Published,
+    token: ControlToken,
     cdp: Cdp,
 }
 
@@ -101,6 +102,13 @@ pub enum BrowserError {
         #[source]
         cause: CallError,
     },
+    #[error(
+        "the control port of `{image}` answers whoever asks; build an image that wants a token with `clawpen image \
+         build browser`"
+    )]
+    Unguarded { image: String },
+    #[error(transparent)]
+    Control(#[from] CdpError),
     #[error("cannot make up a password for its viewer")]
     Random(#[source] io::Error),
     #[error("cannot start the thread that talks to the browser")]
@@ -225,18 +233,33 @@ impl PreparedBrowser {
         };
         let engine = yard.engines.docker_of(&identity, &yard.state_dir)?;
         let published = engine.published(&identity.container_id, self.spec.container().ports())?;
-        let cdp = published.at(self.spec.cdp_port()).map(Cdp::at).ok_or_else(gone)?;
+        let port = published.at(self.spec.cdp_port()).ok_or_else(gone)?;
+        let id = identity.container_id;
+        let token = control_token(&engine, &id)?;
+        let cdp = Cdp::guarded(port, &token);
         let channel = open.sandbox().channel();
         let channel =
             channel.map_err(|cause| BrowserError::Call { what: "reach its sandbox", cause })?;
-        Ok(Browser { channel, engine, id: identity.container_id, of: self, published, cdp })
+        Ok(Browser { channel, engine, id, of: self, published, token, cdp })
     }
+}
+
+/// The token of a container's control port: the one that is kept, or a new one.
+fn control_token(engine: &DockerBackend, id: &str) -> Result<ControlToken, BrowserError> {
+    let _alone = engine.alone_with(id)?;
+    let kept = engine.secret(id, Secret::Control)?;
+    if let Some(token) = kept.as_deref().and_then(ControlToken::parse) {
+        return Ok(token);
+    }
+    let token = ControlToken::of(random::bytes().map_err(BrowserError::Random)?);
+    engine.keep_secret(id, Secret::Control, token.expose())?;
+    Ok(token)
 }
 
 impl Browser<'_> {
     /// The way to its control port.
-    pub const fn cdp(&self) -> Cdp {
-        self.cdp
+    pub fn cdp(&self) -> Cdp {
+        self.cdp.clone()
     }
 
     pub const fn is_headless(&self) -> bool {
@@ -251,7 +274,7 @@ impl Browser<'_> {
     /// How its screen is watched now; `None` if it is not running or cannot be.
     pub fn viewer(&self) -> Result<Option<Viewer>, BrowserError> {
         let port = self.of.spec.viewer_port().and_then(|port| self.published.at(port));
-        let kept = self.engine.secret(&self.id)?;
+        let kept = self.engine.secret(&self.id, Secret::Viewer)?;
         let password = kept.as_deref().and_then(ViewerPassword::parse);
         Ok(port.zip(password).map(|(port, password)| Viewer { port, password }))
     }
@@ -287,7 +310,7 @@ impl Browser<'_> {
         let all = self.channel.processes();
         let all = all.map_err(|cause| BrowserError::Call { what: "look at its program", cause })?;
         // Nothing else is ever started there; of several, the last one counts.
-        Ok(all.into_iter().filter(|entry| entry.background).next_back())
+        Ok(all.into_iter().rfind(|entry| entry.background))
     }
 
     fn launch(&mut self) -> Result<(), BrowserError> {
@@ -296,9 +319,14 @@ impl Browser<'_> {
         let password = self.of.spec.viewer_port().and_then(|_| ViewerPassword::of(&random));
         // Kept before anybody needs it: a start that is cut off leaves a password that opens nothing.
         let kept = password.as_ref().map_or("", ViewerPassword::expose);
-        self.engine.keep_secret(&self.id, kept)?;
+        self.engine.keep_secret(&self.id, Secret::Viewer, kept)?;
         let range = self.published.gateway.map(|gateway| format!("{gateway}/32"));
-        let settings = self.of.spec.settings(password.as_ref(), range.as_deref()).into_iter();
+        let told = Told {
+            viewer: password.as_ref(),
+            token: Some(&self.token),
+            source_range: range.as_deref(),
+        };
+        let settings = self.of.spec.settings(&told).into_iter();
         let words = self.engine.program(self.of.spec.container().image())?;
         let mut command = Command::new(words.into_iter().map(OsString::from));
         command.stderr = StderrMode::Merged;
@@ -342,7 +370,7 @@ impl Browser<'_> {
         let deadline = Instant::now() + within;
         loop {
             if runtime.block_on(self.cdp.version()).is_ok() {
-                return Ok(());
+                return self.check_guard(&runtime);
             }
             if !self.is_running()? {
                 return Err(self.ended()?);
@@ -352,6 +380,19 @@ impl Browser<'_> {
                 return Err(BrowserError::TimedOut { port, ms, key });
             }
             std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Seen, not believed: without the token the control port must not answer.
+    fn check_guard(&self, runtime: &tokio::runtime::Runtime) -> Result<(), BrowserError> {
+        let open = Cdp::open_to_all(self.cdp.port());
+        match runtime.block_on(open.version()) {
+            Err(CdpError::Refused { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(_) => {
+                let image = self.of.spec.container().image().to_owned();
+                Err(BrowserError::Unguarded { image })
+            }
         }
     }
 

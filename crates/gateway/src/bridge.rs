@@ -25,6 +25,7 @@ use axum::http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, EXPIRES, HOST, ORIGIN,
     PRAGMA, REFERER, REFERRER_POLICY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
+use axum::http::uri::Authority;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use clawpen_engine::browser::Viewer;
@@ -222,7 +223,7 @@ fn asked<'a>(shared: &Shared, request: &'a Request) -> Asked<'a> {
     };
     let mut hosts = all(HOST);
     // A target that names a host is a proxy's business, so one header and it are one too many.
-    hosts.extend(request.uri().authority().map(|authority| authority.as_str()));
+    hosts.extend(request.uri().authority().map(Authority::as_str));
     let lengths = headers.get_all(CONTENT_LENGTH).iter();
     let length = |value: &HeaderValue| value.to_str().ok()?.parse::<u64>().ok();
     Asked {

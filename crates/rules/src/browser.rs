@@ -76,6 +76,20 @@ pub enum BrowserRefused {
 #[derive(Clone, PartialEq, Eq)]
 pub struct ViewerPassword(String);
 
+/// Lets whoever knows it drive the browser past any bridge: 24 random bytes in hexadecimal digits, one for each
+/// container.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ControlToken(String);
+
+/// What the start program is told besides the config.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Told<'a> {
+    pub viewer: Option<&'a ViewerPassword>,
+    pub token: Option<&'a ControlToken>,
+    /// Who may reach the browser's ports where the config does not say.
+    pub source_range: Option<&'a str>,
+}
+
 /// A browser's container, checked and ready to be made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BrowserSpec {
@@ -199,35 +213,34 @@ impl BrowserSpec {
         for port in self.published_ports() {
             args.extend(["-p".to_owned(), format!("127.0.0.1::{port}")]);
         }
-        for (name, value) in self.settings(self.viewer.as_ref(), None) {
+        let told = Told { viewer: self.viewer.as_ref(), ..Told::default() };
+        for (name, value) in self.settings(&told) {
             args.extend(["-e".to_owned(), format!("{name}={value}")]);
         }
         args.push(self.container.image().to_owned());
         args
     }
 
-    /// The variables of the image's start program. `source_range` is who may reach the browser's ports
-    /// where the config does not say.
-    pub fn settings(
-        &self,
-        viewer: Option<&ViewerPassword>,
-        source_range: Option<&str>,
-    ) -> Vec<(String, String)> {
+    /// The variables of the image's start program.
+    pub fn settings(&self, told: &Told<'_>) -> Vec<(String, String)> {
         let flag = |on: bool| u8::from(on).to_string();
         let mut settings = vec![
             ("HEADLESS", flag(self.headless)),
             ("ENABLE_NOVNC", flag(self.enable_no_vnc)),
             ("CDP_PORT", self.ports.cdp.to_string()),
         ];
-        if let Some(range) = self.cdp_source_range.as_deref().or(source_range) {
+        if let Some(range) = self.cdp_source_range.as_deref().or(told.source_range) {
             settings.push(("CDP_SOURCE_RANGE", range.to_owned()));
         }
         settings.push(("VNC_PORT", self.ports.vnc.to_string()));
         settings.push(("NOVNC_PORT", self.ports.no_vnc.to_string()));
         // Chromium's own sandbox needs privileges that the container does not have.
         settings.push(("NO_SANDBOX", flag(true)));
-        if let Some(password) = viewer {
+        if let Some(password) = told.viewer {
             settings.push(("NOVNC_PASSWORD", password.0.clone()));
+        }
+        if let Some(token) = told.token {
+            settings.push(("CDP_AUTH_TOKEN", token.0.clone()));
         }
         let named = |(name, value)| (format!("OPENCLAW_BROWSER_{name}"), value);
         settings.into_iter().map(named).collect()
@@ -302,6 +315,34 @@ impl ViewerPassword {
     pub fn expose(&self) -> &str {
         &self.0
     }
+}
+
+impl ControlToken {
+    /// `random` comes from the kernel.
+    pub fn of(random: [u8; 24]) -> Self {
+        Self(hex(random))
+    }
+
+    /// Takes what [`ControlToken::of`] made; anything else is no token of ours.
+    pub fn parse(text: &str) -> Option<Self> {
+        let fits = text.len() == 48 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        fits.then(|| Self(text.to_owned()))
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for ControlToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ControlToken(***)")
+    }
+}
+
+fn hex(bytes: [u8; 24]) -> String {
+    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 impl fmt::Debug for ViewerPassword {

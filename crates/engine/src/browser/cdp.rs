@@ -6,12 +6,15 @@
 //! it comes here (`rules::browser::bridge`).
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use clawpen_rules::browser::ControlToken;
 use futures_util::{SinkExt as _, StreamExt as _};
+use http::header::{AUTHORIZATION, HOST};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::client::conn::http1;
@@ -21,6 +24,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 /// Time for one request over HTTP.
@@ -29,6 +33,8 @@ const ANSWER: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_secs(1);
 /// Time for one call to a page, such as a picture of it.
 const CALL: Duration = Duration::from_secs(20);
+/// Between two looks whether a tab is gone.
+const CLOSING: Duration = Duration::from_millis(20);
 /// Time for a page to load; one that takes longer goes on loading.
 const LOAD: Duration = Duration::from_secs(10);
 /// Bytes of an answer over HTTP.
@@ -46,9 +52,17 @@ const READ: &str = "({title: document.title, url: location.href, \
                     text: document.body ? document.body.innerText : ''})";
 
 /// A browser's control port on the loopback address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Cdp {
     port: u16,
+    /// What every connection shows; nothing prints it.
+    authorization: Option<Arc<str>>,
+}
+
+impl std::fmt::Debug for Cdp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cdp").field("port", &self.port).finish_non_exhaustive()
+    }
 }
 
 /// One tab.
@@ -102,25 +116,33 @@ pub enum CdpError {
 }
 
 impl Cdp {
-    pub const fn at(port: u16) -> Self {
-        Self { port }
+    /// One that wants a token.
+    pub fn guarded(port: u16, token: &ControlToken) -> Self {
+        let text = STANDARD.encode(format!("openclaw:{}", token.expose()));
+        Self { port, authorization: Some(format!("Basic {text}").into()) }
     }
 
-    pub const fn port(self) -> u16 {
+    /// One that wants nothing.
+    pub const fn open_to_all(port: u16) -> Self {
+        Self { port, authorization: None }
+    }
+
+    pub const fn port(&self) -> u16 {
         self.port
     }
 
     /// What the browser says of itself: a sign of life.
-    pub async fn version(self) -> Result<Value, CdpError> {
+    pub async fn version(&self) -> Result<Value, CdpError> {
         let asked = self.ask(Method::GET, "/json/version");
-        let (_, body) = tokio::time::timeout(LOOK, asked)
-            .await
-            .map_err(|_elapsed| CdpError::Slow { what: "answer" })??;
-        json_of(&body, "version")
+        let answer = tokio::time::timeout(LOOK, asked).await;
+        match answer.map_err(|_elapsed| CdpError::Slow { what: "answer" })?? {
+            (StatusCode::OK, body) => json_of(&body, "version"),
+            (status, _) => Err(CdpError::Refused { what: "answer", said: status.to_string() }),
+        }
     }
 
     /// Its tabs.
-    pub async fn tabs(self) -> Result<Vec<Tab>, CdpError> {
+    pub async fn tabs(&self) -> Result<Vec<Tab>, CdpError> {
         let (_, body) = self.http(Method::GET, "/json/list", "list its tabs").await?;
         let list = json_of(&body, "list")?;
         let pages = list.as_array().into_iter().flatten().filter(|one| one["type"] == "page");
@@ -128,7 +150,7 @@ impl Cdp {
     }
 
     /// The tab of this id, or the first one.
-    pub async fn tab(self, id: Option<&TargetId>) -> Result<Tab, CdpError> {
+    pub async fn tab(&self, id: Option<&TargetId>) -> Result<Tab, CdpError> {
         let tabs = self.tabs().await?;
         let found = match id {
             Some(id) => tabs.into_iter().find(|tab| tab.id == *id),
@@ -139,7 +161,7 @@ impl Cdp {
     }
 
     /// Opens a tab and sends it somewhere.
-    pub async fn open(self, url: &str) -> Result<Tab, CdpError> {
+    pub async fn open(&self, url: &str) -> Result<Tab, CdpError> {
         let what = "open a tab";
         // Where to is said over the tab's own connection: an address in a request has room for less.
         let (_, body) = self.http(Method::PUT, "/json/new?about%3Ablank", what).await?;
@@ -151,15 +173,24 @@ impl Cdp {
     }
 
     /// Brings a tab to the front.
-    pub async fn focus(self, id: &TargetId) -> Result<(), CdpError> {
+    pub async fn focus(&self, id: &TargetId) -> Result<(), CdpError> {
         self.about_tab("activate", id).await
     }
 
-    pub async fn close(self, id: &TargetId) -> Result<(), CdpError> {
-        self.about_tab("close", id).await
+    /// Closes a tab, and waits until it is gone: the browser answers before it is.
+    pub async fn close(&self, id: &TargetId) -> Result<(), CdpError> {
+        self.about_tab("close", id).await?;
+        let gone = async {
+            while self.tabs().await?.iter().any(|tab| tab.id == *id) {
+                tokio::time::sleep(CLOSING).await;
+            }
+            Ok(())
+        };
+        let what = "close the tab";
+        tokio::time::timeout(ANSWER, gone).await.map_err(|_elapsed| CdpError::Slow { what })?
     }
 
-    async fn about_tab(self, verb: &'static str, id: &TargetId) -> Result<(), CdpError> {
+    async fn about_tab(&self, verb: &'static str, id: &TargetId) -> Result<(), CdpError> {
         let path = format!("/json/{verb}/{}", id.0);
         match self.http(Method::GET, &path, verb).await? {
             (StatusCode::OK, _) => Ok(()),
@@ -169,7 +200,7 @@ impl Cdp {
     }
 
     /// Sends a tab somewhere and waits a while for it to load.
-    pub async fn navigate(self, id: &TargetId, url: &str) -> Result<(), CdpError> {
+    pub async fn navigate(&self, id: &TargetId, url: &str) -> Result<(), CdpError> {
         let what = "go there";
         let mut page = self.page(id).await?;
         page.call("Page.enable", json!({}), what).await?;
@@ -186,7 +217,7 @@ impl Cdp {
     }
 
     /// A picture of a tab, as PNG.
-    pub async fn screenshot(self, id: &TargetId) -> Result<Vec<u8>, CdpError> {
+    pub async fn screenshot(&self, id: &TargetId) -> Result<Vec<u8>, CdpError> {
         let what = "take a picture";
         let mut page = self.page(id).await?;
         page.call("Page.bringToFront", json!({}), what).await?;
@@ -201,7 +232,7 @@ impl Cdp {
     }
 
     /// The text of a tab.
-    pub async fn snapshot(self, id: &TargetId) -> Result<Snapshot, CdpError> {
+    pub async fn snapshot(&self, id: &TargetId) -> Result<Snapshot, CdpError> {
         let what = "read the page";
         let mut page = self.page(id).await?;
         let tree = page.call("Page.getFrameTree", json!({}), what).await?;
@@ -225,7 +256,7 @@ impl Cdp {
         })
     }
 
-    async fn page(self, id: &TargetId) -> Result<Page, CdpError> {
+    async fn page(&self, id: &TargetId) -> Result<Page, CdpError> {
         // Only what is listed: the browser itself has a page of its own kind, which steers all of it.
         self.tab(Some(id)).await?;
         let unreachable = CdpError::Unreachable { port: self.port };
@@ -236,7 +267,13 @@ impl Cdp {
         let config = WebSocketConfig::default()
             .max_message_size(Some(MESSAGE_BYTES))
             .max_frame_size(Some(MESSAGE_BYTES));
-        let greeted = tokio_tungstenite::client_async_with_config(address, stream, Some(config));
+        let mut request = address
+            .into_client_request()
+            .map_err(|_invalid| CdpError::Nonsense { what: "address" })?;
+        if let Some(value) = self.authorization.as_deref().and_then(|text| text.parse().ok()) {
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
+        let greeted = tokio_tungstenite::client_async_with_config(request, stream, Some(config));
         match tokio::time::timeout(ANSWER, greeted).await {
             Ok(Ok((socket, _))) => Ok(Page { socket, next: 1, has_loaded: false }),
             Ok(Err(_)) => Err(CdpError::NoTab { id: id.0.clone() }),
@@ -245,7 +282,7 @@ impl Cdp {
     }
 
     async fn http(
-        self,
+        &self,
         method: Method,
         path: &str,
         what: &'static str,
@@ -256,7 +293,7 @@ impl Cdp {
     }
 
     /// One request on a connection of its own.
-    async fn ask(self, method: Method, path: &str) -> Result<(StatusCode, Bytes), CdpError> {
+    async fn ask(&self, method: Method, path: &str) -> Result<(StatusCode, Bytes), CdpError> {
         let unreachable = || CdpError::Unreachable { port: self.port };
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await;
         let stream = stream.map_err(|_refused| unreachable())?;
@@ -265,10 +302,14 @@ impl Cdp {
         // Ends with this function, whatever happens.
         let mut tasks = JoinSet::new();
         tasks.spawn(connection);
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(path)
-            .header("host", format!("127.0.0.1:{}", self.port))
+            .header(HOST, format!("127.0.0.1:{}", self.port));
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, &**authorization);
+        }
+        let request = request
             .body(Empty::<Bytes>::new())
             .map_err(|_invalid| CdpError::Nonsense { what: "address" })?;
         let answer = sender.send_request(request).await.map_err(|_broken| unreachable())?;

@@ -109,7 +109,7 @@ impl Asked<'_> {
     }
 
     async fn profiles(&self) -> Value {
-        let cdp = self.shared.settings.browser.cdp;
+        let cdp = &self.shared.settings.browser.cdp;
         let tabs = cdp.tabs().await.ok();
         json!({ "profiles": [{
             "name": PROFILE,
@@ -169,7 +169,7 @@ impl Asked<'_> {
     async fn navigate(&self) -> Result<Value, Refused> {
         let url = self.address()?;
         let tab = self.tab(self.target()?.as_ref()).await?;
-        let cdp = self.shared.settings.browser.cdp;
+        let cdp = &self.shared.settings.browser.cdp;
         cdp.navigate(&tab.id, &url).await.map_err(|error| failed(&error))?;
         let tab = self.tab(Some(&tab.id)).await?;
         Ok(json!({ "ok": true, "targetId": tab.id.as_str(), "url": tab.url }))

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use clawpen_engine::browser::{Browser, BrowserError};
 use clawpen_engine::random;
+use clawpen_rules::browser::bridge::ObserverToken;
 use tokio::sync::mpsc;
 
 use super::{About, Auth, Bridge, BridgeClock, BridgeError, Order, Settings};
@@ -32,10 +33,9 @@ pub fn until_told(
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(BridgeError::Runtime)?;
-    let token: String = {
-        let bytes: [u8; 24] = random::bytes().map_err(BridgeError::Random)?;
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-    };
+    // Made like a link: 24 random bytes in hexadecimal digits.
+    let token = ObserverToken::of(random::bytes().map_err(BridgeError::Random)?);
+    let token = token.expose().to_owned();
     let (orders, mut queue) = mpsc::channel(ORDERS);
     let settings = Settings {
         auth: Auth::default().with_token(&token),

@@ -170,7 +170,7 @@ pub struct ObserverToken(String);
 impl ObserverToken {
     /// `random` comes from the kernel.
     pub fn of(random: [u8; 24]) -> Self {
-        Self(random.iter().map(|byte| format!("{byte:02x}")).collect())
+        Self(super::hex(random))
     }
 
     pub fn expose(&self) -> &str {

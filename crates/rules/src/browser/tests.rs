@@ -156,7 +156,8 @@ fn its_container_publishes_what_can_be_reached_and_runs_no_setup() {
 #[test]
 fn what_the_config_leaves_open_is_closed_to_all_but_a_range() {
     let told = |browser: &str| {
-        let settings = build(browser).unwrap().settings(None, Some("172.18.0.1/32"));
+        let told = Told { source_range: Some("172.18.0.1/32"), ..Told::default() };
+        let settings = build(browser).unwrap().settings(&told);
         let range = settings.into_iter().find(|(name, _)| name.ends_with("_SOURCE_RANGE"));
         range.map(|(_, range)| range)
     };
@@ -170,4 +171,17 @@ fn a_password_is_made_of_fair_bytes_only() {
     assert_eq!(made(&[0, 61, 62, 255, 247, 248, 10, 36, 1, 2]).as_deref(), Some("0Z0ZaA12"));
     assert_eq!(made(&[255; 40]), None);
     assert_eq!(made(&[1; 7]), None);
+}
+
+#[test]
+fn the_control_ports_token_is_told_and_never_shown() {
+    let token = ControlToken::of([0xa5; 24]);
+    assert_eq!(token.expose(), "a5".repeat(24));
+    assert_eq!(ControlToken::parse(token.expose()), Some(token.clone()));
+    assert_eq!((ControlToken::parse("a5"), ControlToken::parse(&"g".repeat(48))), (None, None));
+    assert_eq!(format!("{token:?}"), "ControlToken(***)");
+    let told = Told { token: Some(&token), ..Told::default() };
+    let settings = build("{}").unwrap().settings(&told);
+    let expected = ("OPENCLAW_BROWSER_CDP_AUTH_TOKEN".to_owned(), "a5".repeat(24));
+    assert_eq!(settings.last(), Some(&expected));
 }

@@ -18,9 +18,25 @@ use super::{DockerBackend, request};
 
 /// The one address that ports are published on.
 const LOOPBACK: &str = "127.0.0.1";
-/// Kept beside a container, and gone with it.
-const SECRET: &str = "viewer";
 const LOCK: &str = "browser.lock";
+
+/// Secrets that are kept beside a container, and gone with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Secret {
+    /// The viewer's password.
+    Viewer,
+    /// The control port's token.
+    Control,
+}
+
+impl Secret {
+    const fn file(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Control => "control",
+        }
+    }
+}
 
 /// What is known of a container from outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,13 +110,13 @@ impl DockerBackend {
     }
 
     /// What is kept for a container, readable by us alone; nothing if there is none.
-    pub fn secret(&self, id: &str) -> Result<Option<String>, DockerFailure> {
-        Ok(fs::read_to_string(self.beside(id, SECRET)?).ok())
+    pub fn secret(&self, id: &str, which: Secret) -> Result<Option<String>, DockerFailure> {
+        Ok(fs::read_to_string(self.beside(id, which.file())?).ok())
     }
 
     /// Keeps it, in place of what was kept before.
-    pub fn keep_secret(&self, id: &str, secret: &str) -> Result<(), DockerFailure> {
-        let path = self.beside(id, SECRET)?;
+    pub fn keep_secret(&self, id: &str, which: Secret, secret: &str) -> Result<(), DockerFailure> {
+        let path = self.beside(id, which.file())?;
         let beside = path.with_extension("new");
         let write = || {
             let mut file = OpenOptions::new();

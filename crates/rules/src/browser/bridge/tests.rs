@@ -197,7 +197,7 @@ proptest! {
         credential in select(vec![Credential::Wrong, Credential::Missing]),
     ) {
         let asked = Asked {
-            method: &method,
+            method,
             path: &path,
             query: &query,
             hosts,
@@ -211,7 +211,7 @@ proptest! {
         prop_assert_ne!(&verdict, &BridgeVerdict::Allowed);
         // Not even the secret helps a page of another site.
         let changed = Asked { credential: Credential::Right, ..asked.clone() };
-        if asked.origins.contains(&"https://evil.example") && changes(&method) {
+        if asked.origins.contains(&"https://evil.example") && changes(method) {
             prop_assert!(matches!(decide(&changed), BridgeVerdict::Refused(_)));
         }
     }
