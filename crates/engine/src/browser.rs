@@ -27,6 +27,7 @@ use clawpen_wire::supervisor::{
 };
 
 use self::cdp::{Cdp, CdpError};
+use crate::audit::AuditError;
 use crate::backend::docker::{self, DockerBackend, DockerFailure, Published, Secret};
 use crate::backend::{self, Plan};
 use crate::call::{self, About, Done, Open, OpenError, Prepared, Target};
@@ -109,6 +110,9 @@ pub enum BrowserError {
     Unguarded { image: String },
     #[error(transparent)]
     Control(#[from] CdpError),
+    /// What is not recorded is not done.
+    #[error("the use of the browser cannot be recorded")]
+    Record(#[source] AuditError),
     #[error("cannot make up a password for its viewer")]
     Random(#[source] io::Error),
     #[error("cannot start the thread that talks to the browser")]
@@ -202,6 +206,9 @@ impl PreparedBrowser {
                 When::AtOnce => browser.start()?,
                 When::OnRequest => {}
             }
+            let begun =
+                call::record_begun(yard, &self.prepared, about, "a browser is used from here on");
+            begun.map_err(BrowserError::Record)?;
             Ok(job(&mut browser))
         })
     }

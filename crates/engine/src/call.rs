@@ -47,7 +47,7 @@ use clawpen_rules::session::key::SessionKey;
 use clawpen_rules::workspace::HostSkills;
 use clawpen_wire::pen::Lifetime;
 
-use crate::audit::{Ending, owed};
+use crate::audit::{AuditError, Ending, owed};
 use crate::backend::docker::DockerFailure;
 use crate::backend::native::Requirement;
 use crate::backend::{self, Engines, Plan, Sandbox};
@@ -341,6 +341,16 @@ pub fn run<T>(
         }
     }
     Ok(Done { value, backend, how, id, notes })
+}
+
+/// Records what begins in a sandbox and may last: whoever is killed on the way records no end.
+pub(crate) fn record_begun(
+    yard: &Yard,
+    prepared: &Prepared,
+    about: &About<'_>,
+    what: &str,
+) -> Result<(), AuditError> {
+    record::beside(yard, prepared, about, (what, (Duration::ZERO, Tally::default())))
 }
 
 /// Removes what is due, if nobody has for a while; also what killed processes left. Never fails a

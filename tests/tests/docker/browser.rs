@@ -218,6 +218,9 @@ fn a_browser_is_driven_watched_found_again_and_leaves_nothing() -> Result<()> {
     let row = stage.browsers()[0].clone();
     assert_eq!((&row["containerName"], &row["running"]), (&bridge.told["browser"], &json!(true)));
     assert_eq!(row["imageMatch"], json!(true), "{row}");
+    // Recorded while it lasts: whoever is killed records no end.
+    let record = stage.yard.run(&["audit", "--json"]);
+    assert!(record.stdout.contains("a browser is used from here on"), "{}", record.stdout);
     bridge.close()?;
     // It outlives the bridge, and the next one finds it as it was.
     let again = stage.open()?;

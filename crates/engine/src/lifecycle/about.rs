@@ -117,3 +117,29 @@ fn mounts(plan: &Plan) -> Vec<String> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::DockerIdentity;
+
+    #[test]
+    fn what_says_nothing_of_its_kind_is_a_shell() {
+        let kind_of = |kind: &str| {
+            let text = format!(
+                r#"{{"name": "n", {kind}"backend": "docker", "scope": "agent:main", "session": null, "agent": "main",
+                    "image": "i", "fingerprint": "f", "workspaceDir": "/w", "createdAtMs": 1, "mounts": []}}"#
+            );
+            let identity = Identity::Docker(DockerIdentity {
+                container_id: "c".to_owned(),
+                endpoint: "unix:///s".to_owned(),
+                state_label: "m".to_owned(),
+            });
+            About::parse(&text).unwrap().survivor(identity, 1).map(|survivor| survivor.row.kind)
+        };
+        assert_eq!(kind_of(""), Some(Kind::Sandbox));
+        assert_eq!(kind_of(r#""kind": "sandbox", "#), Some(Kind::Sandbox));
+        assert_eq!(kind_of(r#""kind": "browser", "#), Some(Kind::Browser));
+        assert_eq!(kind_of(r#""kind": "ghost", "#), None);
+    }
+}
