@@ -4,6 +4,7 @@
 //! is skipped; where the services were promised, that is a failure.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 use clawpen_engine::backend::docker::{DockerBackend, Endpoint, locate};
@@ -24,6 +25,9 @@ pub const BASE: &str = "clawpen-test-base:latest";
 /// One static program, `/probe`, and nothing else; its user is 65534:65534.
 pub const SCRATCH: &str = "clawpen-test-scratch:latest";
 
+/// Our own browser image, as `clawpen image build browser` makes it.
+pub const BROWSER: &str = "clawpen-test-browser:latest";
+
 /// A place for one test: a workspace, a home for the backend, a name of its own.
 #[derive(Debug)]
 pub struct Place {
@@ -35,6 +39,22 @@ impl Place {
     /// On Docker. `None`, with a word on standard error, if there is no engine and none was promised.
     pub fn new() -> Result<Option<Self>> {
         Self::on(locate(|name| std::env::var(name).ok())?)
+    }
+
+    /// On a Docker that has the browser image; nothing, with a word, where it has not and none was promised.
+    pub fn with_browser() -> Result<Option<Self>> {
+        let Some(place) = Self::new()? else { return Ok(None) };
+        let mut inspect = Command::new("docker");
+        inspect.args(["image", "inspect", "--format", "{{.Id}}", BROWSER]);
+        let host = format!("unix://{}", place.socket.display());
+        if inspect.env("DOCKER_HOST", host).output()?.status.success() {
+            return Ok(Some(place));
+        }
+        if std::env::var_os("CLAWPEN_TEST_SERVICES").is_some() {
+            bail!("the services were promised, and there is no image `{BROWSER}`");
+        }
+        skipped(&format!("no image `{BROWSER}`"));
+        Ok(None)
     }
 
     /// The same on Podman.
@@ -50,16 +70,7 @@ impl Place {
             if std::env::var_os("CLAWPEN_TEST_SERVICES").is_some() {
                 bail!("the services were promised, and there is no engine at {}", socket.display());
             }
-            #[expect(
-                clippy::print_stderr,
-                reason = "the house's way to say that a test did not run"
-            )]
-            {
-                eprintln!(
-                    "skipped: no engine at {}; run `cargo xtask test docker`",
-                    socket.display()
-                );
-            }
+            skipped(&format!("no engine at {}", socket.display()));
             return Ok(None);
         }
         Self::at(socket).map(Some)
@@ -141,4 +152,9 @@ impl Place {
 
 fn text_of(path: &Path) -> Result<String> {
     Ok(path.to_str().context("a path of a test is text")?.to_owned())
+}
+
+#[expect(clippy::print_stderr, reason = "the house's way to say that a test did not run")]
+fn skipped(why: &str) {
+    eprintln!("skipped: {why}; run `cargo xtask test docker`");
 }

@@ -358,3 +358,24 @@ fn many_unknown_keys_are_answered_in_time_and_space() {
     assert_eq!(run.code, Some(1));
     assert!(run.stderr.len() < 10_000, "{} bytes", run.stderr.len());
 }
+
+#[test]
+fn an_enabled_browser_is_explained_as_far_as_it_goes() {
+    let explained = |tools: &str, browser: &str| {
+        let home = Home::with_config(&format!(
+            "{{tools: {{sandbox: {{tools: {{{tools}}}}}}}, agents: {{defaults: {{sandbox: {{mode: 'all', \
+             browser: {{{browser}}}}}}}}}}}"
+        ));
+        let run = home.run(&["sandbox", "explain", "--json"]);
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+        run.json()["clawpen"]["browser"].clone()
+    };
+    assert_eq!(explained("alsoAllow: ['browser']", ""), serde_json::Value::Null);
+    let closed = explained("", "enabled: true").to_string();
+    assert!(closed.contains("closes `browser`"), "{closed}");
+    let open = explained("alsoAllow: ['browser']", "enabled: true").to_string();
+    assert!(open.contains("openclaw-sbx-browser-agent-main-f331f052"), "{open}");
+    assert!(open.contains("agents have no tool `browser`"), "{open}");
+    let refused = explained("alsoAllow: ['browser']", "enabled: true, network: 'none'").to_string();
+    assert!(refused.contains("refused at start"), "{refused}");
+}

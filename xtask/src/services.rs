@@ -9,6 +9,7 @@
 //!                 podman/         the same for Podman, which is always one of our own
 //!                 base-<recipe>/  an unpacked Debian, made once
 //!                 scratch-<…>     one static program, made once
+//!                 browser/        what making the browser image leaves: its log
 //! ```
 //!
 //! An engine that already answers is used and left running. Nothing here is guessed: what is missing
@@ -69,6 +70,12 @@ impl Services {
         println!("  {podman}");
         timed("base image of podman", || images::base(&podman, &directory))?;
         Ok(Self { engine, podman, rootfs, _lock: lock })
+    }
+
+    /// Makes sure of the browser image, by the program that people make it with: 1 GB, so only for those who need it.
+    pub(crate) fn add_browser(&self) -> Result<()> {
+        let directory = directory()?;
+        timed("browser image", || images::browser(&self.engine, &directory))
     }
 
     /// Tells a command where the services are, and that a test must not skip what it needs.

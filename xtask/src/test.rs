@@ -63,6 +63,7 @@ fn programs() -> Result<()> {
 /// Unit, property and integration tests of the workspace, with everything they may need.
 pub(crate) fn with_services(services: &Services, args: &[String]) -> Result<()> {
     programs()?;
+    services.add_browser()?;
     let clients = Clients::install()?;
     let reference = ReferenceCli::install()?;
     let mut tests = runner();
@@ -137,6 +138,9 @@ fn one_suite(suite: &str, args: &[String]) -> Result<()> {
     let services = Services::start()?;
     // Tests start the real programs, and a test build does not make those.
     programs()?;
+    if suite == "docker" {
+        services.add_browser()?;
+    }
     let mut tests = runner();
     tests.args(["-p", "clawpen-tests", "--test", suite]).args(args);
     if suite == "escape" {

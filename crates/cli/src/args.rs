@@ -114,6 +114,9 @@ pub(crate) enum SandboxCommand {
     /// Replace sandboxes: removed now, made anew from today's config at their next use
     #[command(args_override_self = true)]
     Recreate(lifecycle::RecreateArgs),
+    /// Start the session's browser, open a bridge to it and stay until Ctrl-C; the browser stays
+    #[command(args_override_self = true)]
+    Browser(lifecycle::BrowserArgs),
     /// Remove sandboxes; their workspaces stay
     #[command(args_override_self = true)]
     Remove(lifecycle::RemoveArgs),

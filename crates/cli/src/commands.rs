@@ -3,6 +3,7 @@
 pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod bench;
+pub(crate) mod browser;
 pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod doctor;
@@ -112,6 +113,10 @@ pub(crate) enum CommandError {
     Door(#[from] clawpen_gateway::mcp::run::DoorError),
     #[error(transparent)]
     Token(#[from] clawpen_gateway::mcp::http::token::TokenError),
+    #[error(transparent)]
+    Browser(#[from] clawpen_engine::browser::BrowserError),
+    #[error(transparent)]
+    Bridge(#[from] clawpen_gateway::bridge::BridgeError),
     #[error(transparent)]
     Place(#[from] PlaceError),
     #[error(transparent)]

@@ -76,6 +76,7 @@ fn run(command: Command, output: &Output) -> Result<Outcome, CommandError> {
         Command::Bench(args) => commands::bench::run(&args, output),
         Command::Sandbox(SandboxCommand::Explain(args)) => commands::explain::run(&args, output),
         Command::Sandbox(SandboxCommand::List(args)) => commands::sandboxes::list(&args, output),
+        Command::Sandbox(SandboxCommand::Browser(args)) => commands::browser::run(&args, output),
         Command::Sandbox(SandboxCommand::Recreate(args)) => {
             commands::sandboxes::recreate(&args, output)
         }

@@ -33,6 +33,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clawpen_rules::backend::Backend;
+use clawpen_rules::browser::BrowserSpec;
 use clawpen_rules::config::own::OwnSettings;
 use clawpen_rules::config::sandbox::{DockerConfig, Scope};
 use clawpen_rules::config::setting::{Layer, Origin, Setting};
@@ -43,9 +44,10 @@ use clawpen_rules::explain::Explanation;
 use clawpen_rules::native::{self as native_rules, KeyRefused, Offer, Root};
 use clawpen_rules::reuse::{self, Recreate, RecreateTarget, SandboxKind};
 use clawpen_rules::session::key::SessionKey;
+use clawpen_rules::workspace::HostSkills;
 use clawpen_wire::pen::Lifetime;
 
-use crate::audit::{Ending, owed};
+use crate::audit::{AuditError, Ending, owed};
 use crate::backend::docker::DockerFailure;
 use crate::backend::native::Requirement;
 use crate::backend::{self, Engines, Plan, Sandbox};
@@ -106,6 +108,7 @@ pub struct Prepared {
     settled: workspaces::Settled,
     /// The scope's own, or one that says on which other backend it was asked for.
     name: String,
+    kind: Kind,
     state_dir: String,
 }
 
@@ -248,7 +251,8 @@ pub fn prepare(store: &Store, target: &Target<'_>) -> Result<Prepared, OpenError
     let state_dir = store.locations.state_dir.clone();
     let workspace = workspaces::Wanted::of(&explanation, store);
     let settled = workspaces::Settled::default();
-    Ok(Prepared { explanation, plan, filter, own, workspace, settled, name, state_dir })
+    let kind = Kind::Sandbox;
+    Ok(Prepared { explanation, plan, filter, own, workspace, settled, name, kind, state_dir })
 }
 
 /// The caller's choice, else the config's; without any config, native: it needs nothing installed.
@@ -339,6 +343,16 @@ pub fn run<T>(
     Ok(Done { value, backend, how, id, notes })
 }
 
+/// Records what begins in a sandbox and may last: whoever is killed on the way records no end.
+pub(crate) fn record_begun(
+    yard: &Yard,
+    prepared: &Prepared,
+    about: &About<'_>,
+    what: &str,
+) -> Result<(), AuditError> {
+    record::beside(yard, prepared, about, (what, (Duration::ZERO, Tally::default())))
+}
+
 /// Removes what is due, if nobody has for a while; also what killed processes left. Never fails a
 /// call: what did not work is told.
 pub fn tidy_now_and_then(yard: &Yard, store: &Store) -> Vec<String> {
@@ -374,10 +388,15 @@ pub fn release_workspace(yard: &Yard, currents: &Currents<'_>, row: &Row) -> Res
     let agent = row.agent.as_ref().map_or("", |agent| agent.as_str());
     let workspaces = Workspaces::new(&yard.state_dir);
     let released = |directory| Released { directory, scope_key: row.scope.as_str(), agent };
+    // A shell and its browser share one: whoever goes last gives it back.
+    let rows = yard.database.registry().list().map_err(|error| error.to_string())?;
+    let shares = |other: &Row| other.kind != row.kind && other.workspace_dir == row.workspace_dir;
+    if rows.iter().any(shares) {
+        return Ok(());
+    }
     // An agent's own directory is never ours to move, and what it is not now it may have been.
     let Some(directory) = currents.private_directory(row) else {
         let Some(skills) = currents.skills_directory(row) else { return Ok(()) };
-        let rows = yard.database.registry().list().map_err(|error| error.to_string())?;
         // The same scope may have another sandbox, on another backend.
         if rows.iter().any(|other| other.scope == row.scope && other.name != row.name) {
             return Ok(());
@@ -480,6 +499,14 @@ impl Prepared {
         Ok(engines.stock(&self.plan, self.place(), lifetime, count)?)
     }
 
+    /// The same session's browser in place of its shell.
+    pub(crate) fn for_browser(self, spec: &BrowserSpec) -> Self {
+        let container = spec.container();
+        let name = container.identity().name.as_str().to_owned();
+        let plan = Plan::Docker(Box::new(container.clone()));
+        Self { plan, name, kind: Kind::Browser, ..self }
+    }
+
     /// Makes the directories that are mounted, and what is to be in them.
     pub fn ready_workspace(&self, clock: &dyn Clock) -> Result<Ready, WorkspaceError> {
         let wanted = (&self.workspace, &self.settled);
@@ -510,11 +537,19 @@ impl Prepared {
     pub fn wanted(&self) -> Wanted<'_> {
         let Explanation { session, sandbox, runtime, .. } = &self.explanation;
         let backend = self.plan.backend();
-        let fingerprint = runtime.fingerprint.clone().with_own(&current::own_settings(
-            &self.own,
-            backend,
-            &runtime.layout,
-        ));
+        let (shape, layout, kind) = match (self.kind, &self.plan) {
+            (Kind::Browser, Plan::Docker(spec)) => {
+                // A browser reads no skills.
+                let layout = runtime.layout.clone().with_host_skills(HostSkills::None);
+                let shape = spec.identity().fingerprint.clone();
+                let shape = shape.unwrap_or_else(|| runtime.fingerprint.clone());
+                (shape, layout, SandboxKind::Browser)
+            }
+            (Kind::Sandbox | Kind::Browser, _) => {
+                (runtime.fingerprint.clone(), runtime.layout.clone(), SandboxKind::Shell)
+            }
+        };
+        let fingerprint = shape.with_own(&current::own_settings(&self.own, backend, &layout));
         let agent = match sandbox.scope.value {
             Scope::Shared => None,
             Scope::Session | Scope::Agent => Some(session.agent().clone()),
@@ -527,7 +562,7 @@ impl Prepared {
         Wanted {
             row: NewRow {
                 name: self.name.clone(),
-                kind: Kind::Sandbox,
+                kind: self.kind,
                 backend,
                 scope: runtime.scope_key.clone(),
                 session: session.key().map(|key| key.as_str().to_owned()),
@@ -540,7 +575,7 @@ impl Prepared {
             rules: reuse::Wanted {
                 name: self.name.clone(),
                 fingerprint,
-                recreate: Recreate { kind: SandboxKind::Shell, target },
+                recreate: Recreate { kind, target },
             },
         }
     }

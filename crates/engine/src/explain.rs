@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clawpen_rules::approval::environment::EnvironmentRefused;
 use clawpen_rules::backend::Backend;
+use clawpen_rules::browser::BrowserDecision;
 use clawpen_rules::config::locate::shorten_home;
 use clawpen_rules::config::sandbox::{Owner, WorkspaceAccess};
 use clawpen_rules::config::setting::{Layer, Origin, Setting};
@@ -222,6 +223,24 @@ fn fix_it(explanation: &Explanation) -> Vec<String> {
     keys
 }
 
+/// What becomes of a browser that the config enables. A key that does less than it says must say so.
+fn browser(explanation: &Explanation) -> Option<String> {
+    match explanation.browser() {
+        BrowserDecision::NotEnabled(_) => None,
+        BrowserDecision::ToolDenied => {
+            Some("enabled, and not started: the sandbox's tool policy closes `browser`".to_owned())
+        }
+        BrowserDecision::Start => match &explanation.runtime.browser {
+            Some(Ok(spec)) => Some(format!(
+                "`clawpen sandbox browser` starts {} and opens a bridge to it; agents have no tool `browser` in \
+                 this build",
+                spec.container().identity().name.as_str()
+            )),
+            Some(Err(_)) | None => Some("enabled, and refused at start".to_owned()),
+        },
+    }
+}
+
 fn own_findings(
     explanation: &Explanation,
     store: &Store,
@@ -270,6 +289,7 @@ fn own_findings(
         placement: explanation.placement.to_string(),
         runtime: explanation.is_sandboxed().then(|| runtime(explanation)),
         workspace,
+        browser: browser(explanation),
         refusals: refusals(explanation, store),
         warnings,
         origins: origins.collect(),

@@ -8,6 +8,7 @@ pub mod approvals_file;
 pub mod audit;
 pub mod backend;
 pub mod broker;
+pub mod browser;
 pub mod call;
 pub mod channel;
 pub mod clock;

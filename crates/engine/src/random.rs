@@ -30,13 +30,19 @@ pub(crate) fn number() -> u64 {
     RandomState::new().hash_one(1_u64)
 }
 
+/// Bytes for a secret: from the kernel or not at all.
+pub fn bytes<const COUNT: usize>() -> io::Result<[u8; COUNT]> {
+    let mut bytes = [0; COUNT];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// 24 bytes as base64url, as the reference makes them. This one is a secret: it comes from the kernel
 /// or not at all.
 pub fn token() -> io::Result<String> {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut token = String::with_capacity(32);
-    let mut bytes = [0; 24];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let bytes: [u8; 24] = bytes()?;
     for group in bytes.chunks(3) {
         let bits = group.iter().fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte));
         for shift in [18, 12, 6, 0] {

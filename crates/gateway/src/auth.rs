@@ -73,7 +73,7 @@ pub(crate) fn is_same(one: &str, other: &str) -> bool {
     digest(one).ct_eq(&digest(other)).into()
 }
 
-fn digest(text: &str) -> [u8; 32] {
+pub(crate) fn digest(text: &str) -> [u8; 32] {
     Sha256::digest(text.as_bytes()).into()
 }
 

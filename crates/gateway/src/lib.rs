@@ -8,6 +8,7 @@
 
 mod approvals;
 mod auth;
+pub mod bridge;
 pub mod client;
 mod connection;
 mod cron;

@@ -5,7 +5,9 @@
 //! an image, network and binds of its own, and is checked by the same builder. Its ports are
 //! published on the loopback address only.
 //!
-//! Nothing here starts a browser or makes up its password.
+//! Who may speak to its bridge is in [`bridge`]. Nothing here starts a browser or makes up its password.
+
+pub mod bridge;
 
 use std::fmt;
 
@@ -73,6 +75,20 @@ pub enum BrowserRefused {
 /// Lets whoever knows it watch the screen. Eight letters and digits, new for every container.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ViewerPassword(String);
+
+/// Lets whoever knows it drive the browser past any bridge: 24 random bytes in hexadecimal digits, one for each
+/// container.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ControlToken(String);
+
+/// What the start program is told besides the config.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Told<'a> {
+    pub viewer: Option<&'a ViewerPassword>,
+    pub token: Option<&'a ControlToken>,
+    /// Who may reach the browser's ports where the config does not say.
+    pub source_range: Option<&'a str>,
+}
 
 /// A browser's container, checked and ready to be made.
 #[derive(Debug, Clone, PartialEq)]
@@ -142,15 +158,20 @@ impl BrowserSpec {
         };
         let cdp_source_range = source_range(browser)?;
         let docker = plan.config.browser_docker();
+        let (headless, enable_no_vnc) = (browser.headless.value, browser.enable_no_vnc.value);
+        let is_watchable = enable_no_vnc && !headless;
+        let published = std::iter::once(ports.cdp).chain(is_watchable.then_some(ports.no_vnc));
         let container =
             ContainerSpec::locked_down(plan.identity, plan.layout, docker.image.clone())
                 .configured(&docker, plan.filter)
+                // The setup command is the shell's: it would run where its tools are not.
+                .setup("")
+                .publish(published.collect())
                 .label("openclaw.sandboxBrowser", "1")
                 .label("openclaw.browserConfigEpoch", BROWSER_SECURITY_EPOCH)
                 .build(policy, files)
                 .map_err(|refused| BrowserRefused::Container(Box::new(refused)))?;
-        let (headless, enable_no_vnc) = (browser.headless.value, browser.enable_no_vnc.value);
-        let viewer = plan.password.filter(|_| enable_no_vnc && !headless);
+        let viewer = plan.password.filter(|_| is_watchable);
         Ok(Self { container, ports, headless, enable_no_vnc, cdp_source_range, viewer })
     }
 
@@ -163,6 +184,20 @@ impl BrowserSpec {
     pub fn published_ports(&self) -> Vec<u16> {
         let viewer = self.viewer.as_ref().map(|_| self.ports.no_vnc);
         std::iter::once(self.ports.cdp).chain(viewer).collect()
+    }
+
+    /// The port in the container that the browser is driven by.
+    pub const fn cdp_port(&self) -> u16 {
+        self.ports.cdp
+    }
+
+    /// The port in the container that its screen is watched by; `None` if it cannot be.
+    pub fn viewer_port(&self) -> Option<u16> {
+        (self.enable_no_vnc && !self.headless).then_some(self.ports.no_vnc)
+    }
+
+    pub const fn is_headless(&self) -> bool {
+        self.headless
     }
 
     /// Set if the screen can be watched.
@@ -178,32 +213,37 @@ impl BrowserSpec {
         for port in self.published_ports() {
             args.extend(["-p".to_owned(), format!("127.0.0.1::{port}")]);
         }
-        for (name, value) in self.settings() {
-            args.extend(["-e".to_owned(), format!("OPENCLAW_BROWSER_{name}={value}")]);
+        let told = Told { viewer: self.viewer.as_ref(), ..Told::default() };
+        for (name, value) in self.settings(&told) {
+            args.extend(["-e".to_owned(), format!("{name}={value}")]);
         }
         args.push(self.container.image().to_owned());
         args
     }
 
-    /// What the image's start script is told.
-    fn settings(&self) -> Vec<(&'static str, String)> {
+    /// The variables of the image's start program.
+    pub fn settings(&self, told: &Told<'_>) -> Vec<(String, String)> {
         let flag = |on: bool| u8::from(on).to_string();
         let mut settings = vec![
             ("HEADLESS", flag(self.headless)),
             ("ENABLE_NOVNC", flag(self.enable_no_vnc)),
             ("CDP_PORT", self.ports.cdp.to_string()),
         ];
-        if let Some(range) = &self.cdp_source_range {
-            settings.push(("CDP_SOURCE_RANGE", range.clone()));
+        if let Some(range) = self.cdp_source_range.as_deref().or(told.source_range) {
+            settings.push(("CDP_SOURCE_RANGE", range.to_owned()));
         }
         settings.push(("VNC_PORT", self.ports.vnc.to_string()));
         settings.push(("NOVNC_PORT", self.ports.no_vnc.to_string()));
         // Chromium's own sandbox needs privileges that the container does not have.
         settings.push(("NO_SANDBOX", flag(true)));
-        if let Some(password) = &self.viewer {
+        if let Some(password) = told.viewer {
             settings.push(("NOVNC_PASSWORD", password.0.clone()));
         }
-        settings
+        if let Some(token) = told.token {
+            settings.push(("CDP_AUTH_TOKEN", token.0.clone()));
+        }
+        let named = |(name, value)| (format!("OPENCLAW_BROWSER_{name}"), value);
+        settings.into_iter().map(named).collect()
     }
 }
 
@@ -254,6 +294,17 @@ impl BrowserRefused {
 impl ViewerPassword {
     const LENGTH: usize = 8;
 
+    /// Makes one up: `random` comes from the kernel, and bytes that would make some letters more likely
+    /// than others are passed over. `None` if too few are left.
+    pub fn of(random: &[u8]) -> Option<Self> {
+        const LETTERS: &[u8; 62] =
+            b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        let fair = random.iter().filter(|byte| **byte < 248);
+        let letters = fair.filter_map(|byte| LETTERS.get(usize::from(byte % 62)));
+        let text: String = letters.take(Self::LENGTH).map(|byte| char::from(*byte)).collect();
+        Self::parse(&text)
+    }
+
     /// Takes eight letters or digits; anything else is no password of ours.
     pub fn parse(text: &str) -> Option<Self> {
         let fits = text.len() == Self::LENGTH && text.bytes().all(|b| b.is_ascii_alphanumeric());
@@ -264,6 +315,34 @@ impl ViewerPassword {
     pub fn expose(&self) -> &str {
         &self.0
     }
+}
+
+impl ControlToken {
+    /// `random` comes from the kernel.
+    pub fn of(random: [u8; 24]) -> Self {
+        Self(hex(random))
+    }
+
+    /// Takes what [`ControlToken::of`] made; anything else is no token of ours.
+    pub fn parse(text: &str) -> Option<Self> {
+        let fits = text.len() == 48 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        fits.then(|| Self(text.to_owned()))
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for ControlToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ControlToken(***)")
+    }
+}
+
+fn hex(bytes: [u8; 24]) -> String {
+    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 impl fmt::Debug for ViewerPassword {

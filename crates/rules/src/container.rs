@@ -73,6 +73,8 @@ pub struct ContainerSpec {
     binds: Vec<CheckedBind>,
     /// Run once, after the first start.
     setup: Option<String>,
+    /// Of the container, published on the loopback address.
+    ports: Vec<u16>,
 }
 
 /// Whether the image's own files can be written to.
@@ -238,6 +240,11 @@ impl ContainerSpec {
     /// What runs once, after the first start.
     pub fn setup(&self) -> Option<&str> {
         self.setup.as_deref()
+    }
+
+    /// The container's ports that are published, each on some free port of the host's loopback address.
+    pub fn ports(&self) -> &[u16] {
+        &self.ports
     }
 
     pub const fn network(&self) -> &Network {

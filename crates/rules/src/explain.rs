@@ -9,6 +9,7 @@ use std::fmt;
 
 use crate::browser::{self, BrowserDecision, BrowserPlan, BrowserRefused, BrowserSpec};
 use crate::config::Config;
+use crate::config::defaults;
 use crate::config::fingerprint::{self, Fingerprint};
 use crate::config::own::OwnConfig;
 use crate::config::resolve::{ResolveError, ignored_by_shared_scope};
@@ -180,6 +181,13 @@ impl Explanation {
         layers(configs, &self.session, inside(&self.sandbox))
     }
 
+    /// Whether the session's sandbox has a browser.
+    pub fn browser(&self) -> BrowserDecision {
+        let layers = Layers::of_sandbox(&self.policy);
+        let tool = tool_policy::decide(&layers, &Tool::core("browser"));
+        browser::decide(&self.sandbox.browser, &tool)
+    }
+
     /// Why the session's sandbox would not be started, each with what set the value if that is known.
     /// What stops the shell and the browser alike is named once.
     pub fn refusals(&self) -> Vec<(StartRefused<'_>, Option<&Origin>)> {
@@ -321,7 +329,9 @@ impl Made<'_> {
             .directories_set_by(origins)
             .build(&bind_policy, files);
         let browser_name = scope_key.container_name(scope, &sandbox.browser.container_prefix.value);
-        let identity = Identity { name: browser_name, ..identity };
+        let of_browser =
+            Fingerprint::of_browser(sandbox, directories, defaults::BROWSER_SECURITY_EPOCH);
+        let identity = Identity { name: browser_name, fingerprint: Some(of_browser), ..identity };
         let browser = self.browser(identity, &plain, &known, files);
         Runtime { scope_key, name, layout, fingerprint, spec, browser, bind_policy }
     }

@@ -103,6 +103,9 @@ pub struct Clawpen {
     /// the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Workspace>,
+    /// What becomes of the session's browser, in words; absent where none is enabled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub browser: Option<String>,
     /// What would stop the sandbox from being made.
     pub refusals: Vec<String>,
     pub warnings: Vec<String>,

@@ -3,8 +3,9 @@
 //! goes through the config's keys. [`lifecycle`] and [`healing`] run the real binary; the second does
 //! harm to an [`engine`] of its own. [`people`] are ordinary users, [`podman`] is another engine,
 //! [`images`] makes what containers start from, [`swaps`] changes sources while they are mounted, [`tls`] is the way there by a port;
-//! [`mcp`] comes in by that door; [`search`] is about programs of ours in images of others; [`ours`] is about what may be touched there, [`trust`] about whom we believe.
+//! [`mcp`] comes in by that door; [`browser`] is a browser's sandbox with a real Chromium in it; [`search`] is about programs of ours in images of others; [`ours`] is about what may be touched there, [`trust`] about whom we believe.
 
+mod browser;
 mod container;
 mod engine;
 mod fake;

@@ -146,6 +146,8 @@ fn start_own(directory: &Path) -> Result<Engine> {
     let mut command = Command::new("setpriv");
     command
         .args(["--pdeathsig", "TERM", "unshare", "--net"])
+        // A new network has a loopback address that is down, and a published port would have no place.
+        .args(["sh", "-c", "PATH=$PATH:/usr/sbin:/sbin ip link set lo up && exec \"$@\"", "sh"])
         .arg(dockerd)
         .arg("--data-root")
         .arg(&data)

@@ -1,7 +1,7 @@
 //! The images that tests start, made here and from no registry.
 //!
 //! *Base* is a small Debian (also unpacked, as a root file system for native pens). *Scratch* holds
-//! one static program and nothing else: no shell, no C library, no `/etc`.
+//! one static program and nothing else: no shell, no C library, no `/etc`. *Browser* is the product's own.
 //!
 //! Each image carries the recipe it was made from as a label; a changed recipe makes a new one.
 
@@ -14,11 +14,12 @@ use anyhow::{Context as _, Result, bail};
 
 use super::engine::Engine;
 use super::{packages, quiet};
-use crate::tools::{root, run};
+use crate::tools::{cargo, root, run};
 
 /// What tests call the images; `tests/src/docker.rs` knows the same names.
 const BASE: &str = "clawpen-test-base:latest";
 const SCRATCH: &str = "clawpen-test-scratch:latest";
+const BROWSER: &str = "clawpen-test-browser:latest";
 
 const SUITE: &str = "bookworm";
 const PACKAGES: &str = "bash,ca-certificates,curl,git,jq,python3,ripgrep";
@@ -62,6 +63,36 @@ pub(super) fn scratch(engine: &Engine, directory: &Path) -> Result<()> {
     fs::create_dir_all(&tree).with_context(|| tree.display().to_string())?;
     compile_static(&source, &tree.join("probe"))?;
     import(engine, &tree, SCRATCH, &["USER 65534:65534", &label(&recipe)])
+}
+
+/// Makes sure of the browser image: the product's own, made from packages by the product. One that was made from the
+/// same files is kept, so that an engine that keeps its data makes it once.
+pub(super) fn browser(engine: &Engine, directory: &Path) -> Result<()> {
+    let source = |name: &str| {
+        let path = root().join("images/browser").join(name);
+        fs::read_to_string(&path).with_context(|| path.display().to_string())
+    };
+    let files = [source("Dockerfile")?, source("entrypoint.sh")?, source("setup.sh")?];
+    let recipe = recipe(&[&files[0], &files[1], &files[2]]);
+    let state = directory.join("browser");
+    let stamp = state.join("made-from");
+    let id = || {
+        let inspect = engine.docker(&["image", "inspect", "--format", "{{.Id}}", BROWSER]).output();
+        inspect.map(|found| String::from_utf8_lossy(&found.stdout).trim().to_owned())
+    };
+    let made_from = |id: &str| format!("{recipe} {id}");
+    let known = fs::read_to_string(&stamp).unwrap_or_default();
+    let there = id()?;
+    if !there.is_empty() && known == made_from(&there) {
+        return Ok(());
+    }
+    // What it replaces would stay on a small disk under no name.
+    drop(engine.docker(&["image", "rm", BROWSER]).output());
+    let mut build = cargo(&["run", "--quiet", "--package", "clawpen", "--", "image", "build"]);
+    build.args(["browser", "--method", "packages", "--tag", BROWSER, "--json"]);
+    build.env("DOCKER_HOST", engine.host()).env_remove("DOCKER_CONTEXT");
+    quiet(build.env("OPENCLAW_STATE_DIR", &state))?;
+    fs::write(&stamp, made_from(&id()?)).with_context(|| stamp.display().to_string())
 }
 
 /// Compiles one file to a program that needs nothing else.

@@ -15,6 +15,7 @@ use crate::tools::run;
 const NEEDED: &[(&str, &str)] = &[
     ("docker", "docker.io"),
     ("dockerd", "docker.io"),
+    ("ip", "iproute2"),
     ("mmdebstrap", "mmdebstrap"),
     ("bwrap", "bubblewrap"),
     ("newuidmap", "uidmap"),

@@ -20,6 +20,14 @@ pub(crate) struct ListArgs {
     pub format: FormatFlag,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct BrowserArgs {
+    #[command(flatten)]
+    pub subject: Subject,
+    #[command(flatten)]
+    pub format: FormatFlag,
+}
+
 /// Which sandboxes, and whether to ask.
 #[derive(Debug, Args)]
 pub(crate) struct Selection {

@@ -169,6 +169,8 @@ fn reasons(
         lines.push(format!("  backend   {}", safe(&clawpen.backend)));
         lines.push(format!("  name      {}", safe(&runtime.name)));
         lines.push(format!("  scope     {}", safe(&runtime.scope_key)));
+        let browser = clawpen.browser.as_ref();
+        lines.extend(browser.map(|browser| format!("  browser   {}", safe(browser))));
         for mount in &runtime.mounts {
             let access = if mount.writable { "rw" } else { "ro" };
             lines.push(format!(

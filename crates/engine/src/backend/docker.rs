@@ -27,6 +27,7 @@ mod mark;
 mod meeting;
 mod pen;
 mod plan;
+mod published;
 mod request;
 mod sources;
 mod switches;
@@ -51,6 +52,7 @@ pub use self::find::{ImageState, Restarted, Seen, Sight, Survivor, Swept};
 pub(crate) use self::find::{about, noted_process};
 pub use self::inspection::Difference;
 pub use self::pen::{Pen, StartError};
+pub use self::published::{Published, Secret};
 pub(crate) use self::used::used;
 
 use self::engine::{Engine, Patience};

@@ -18,6 +18,9 @@ use crate::registry::{Identity, Kind, NewRow, Survivor};
 #[serde(rename_all = "camelCase")]
 pub(super) struct About {
     name: String,
+    /// Only shells were there before.
+    #[serde(default)]
+    kind: Option<String>,
     backend: String,
     scope: String,
     session: Option<String>,
@@ -34,6 +37,7 @@ impl About {
     pub(super) fn new(row: &NewRow, plan: &Plan, now: &Moment) -> Self {
         Self {
             name: row.name.clone(),
+            kind: Some(row.kind.as_str().to_owned()),
             backend: row.backend.as_str().to_owned(),
             scope: row.scope.as_str().to_owned(),
             session: row.session.clone(),
@@ -62,9 +66,10 @@ impl About {
 
     /// The row that it had.
     pub(super) fn survivor(self, identity: Identity, protocol: u32) -> Option<Survivor> {
+        let kind = self.kind.map_or(Some(Kind::Sandbox), |kind| Kind::parse(&kind))?;
         let row = NewRow {
             name: self.name,
-            kind: Kind::Sandbox,
+            kind,
             backend: Backend::parse(&self.backend)?,
             scope: ScopeKey::stored(&self.scope)?,
             session: self.session,
@@ -110,5 +115,31 @@ fn mounts(plan: &Plan) -> Vec<String> {
             let tmpfs = spec.tmpfs().iter().map(|one| format!("tmpfs {one}"));
             own.chain(bound).chain(tmpfs).collect()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::DockerIdentity;
+
+    #[test]
+    fn what_says_nothing_of_its_kind_is_a_shell() {
+        let kind_of = |kind: &str| {
+            let text = format!(
+                r#"{{"name": "n", {kind}"backend": "docker", "scope": "agent:main", "session": null, "agent": "main",
+                    "image": "i", "fingerprint": "f", "workspaceDir": "/w", "createdAtMs": 1, "mounts": []}}"#
+            );
+            let identity = Identity::Docker(DockerIdentity {
+                container_id: "c".to_owned(),
+                endpoint: "unix:///s".to_owned(),
+                state_label: "m".to_owned(),
+            });
+            About::parse(&text).unwrap().survivor(identity, 1).map(|survivor| survivor.row.kind)
+        };
+        assert_eq!(kind_of(""), Some(Kind::Sandbox));
+        assert_eq!(kind_of(r#""kind": "sandbox", "#), Some(Kind::Sandbox));
+        assert_eq!(kind_of(r#""kind": "browser", "#), Some(Kind::Browser));
+        assert_eq!(kind_of(r#""kind": "ghost", "#), None);
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use clawpen_rules::backend::Backend;
+use clawpen_rules::config::defaults;
 use clawpen_rules::config::fingerprint::{Directories, Fingerprint};
 use clawpen_rules::config::own::OwnSettings;
 use clawpen_rules::config::sandbox::{Owner, PruneConfig, SandboxConfig, Scope, WorkspaceAccess};
@@ -18,7 +19,7 @@ use clawpen_rules::workspace::{self, HostSkills, Layout};
 
 use crate::config_store::Store;
 use crate::explain::owner;
-use crate::registry::Row;
+use crate::registry::{Kind, Row};
 use crate::workspaces;
 
 /// A sandbox as the config would make it now.
@@ -71,13 +72,26 @@ impl<'a> Currents<'a> {
         let fingerprint = is_everyones.then(|| {
             let directories =
                 Directories { workspace: layout.mounted(), agent_workspace: layout.agent() };
-            let shape = Fingerprint::of_shell(&sandbox, directories);
-            let layout = layout.with_host_skills(agent.host_skills);
-            shape.with_own(&own_settings(&agent.own, backend, &layout)).to_string()
+            match row.kind {
+                Kind::Sandbox => {
+                    let shape = Fingerprint::of_shell(&sandbox, directories);
+                    let layout = layout.with_host_skills(agent.host_skills);
+                    shape.with_own(&own_settings(&agent.own, backend, &layout)).to_string()
+                }
+                Kind::Browser => {
+                    let epoch = defaults::BROWSER_SECURITY_EPOCH;
+                    let shape = Fingerprint::of_browser(&sandbox, directories, epoch);
+                    // A browser reads no skills.
+                    shape.with_own(&own_settings(&agent.own, backend, &layout)).to_string()
+                }
+            }
         });
         Some(Current {
             backend: self.backend(row, &agent),
-            image: image(&agent, backend),
+            image: match row.kind {
+                Kind::Sandbox => image(&agent, backend),
+                Kind::Browser => agent.sandbox.browser.image.value.clone(),
+            },
             fingerprint,
         })
     }
@@ -163,7 +177,10 @@ impl<'a> Currents<'a> {
     /// and stays there.
     fn backend(&self, row: &Row, agent: &OfAgent) -> Option<Backend> {
         let scope = agent.sandbox.scope.value;
-        let prefix = &agent.sandbox.docker.container_prefix.value;
+        let prefix = match row.kind {
+            Kind::Sandbox => &agent.sandbox.docker.container_prefix.value,
+            Kind::Browser => &agent.sandbox.browser.container_prefix.value,
+        };
         if row.name != row.scope.container_name(scope, prefix).as_str() {
             return Some(row.backend);
         }

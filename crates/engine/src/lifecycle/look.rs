@@ -13,7 +13,7 @@ use crate::backend::docker::Sight;
 use crate::backend::native::Found;
 use crate::backend::{ReachError, docker, docker_home, native};
 use crate::channel::Channel;
-use crate::registry::{Identity, Liveness, RegistryError, Row};
+use crate::registry::{Identity, Kind, Liveness, RegistryError, Row};
 
 impl Lifecycle<'_> {
     /// Looks at the sandbox of a ready row. An engine that cannot be asked is an error, never an
@@ -106,6 +106,11 @@ impl Lifecycle<'_> {
     pub(super) fn activity_of(&self, row: &Row) -> Result<Activity, RegistryError> {
         if self.activity(&row.name)? == Activity::InUse {
             return Ok(Activity::InUse);
+        }
+        match row.kind {
+            Kind::Sandbox => {}
+            // Its program runs as long as it does; who uses it holds a lease.
+            Kind::Browser => return Ok(Activity::Quiet),
         }
         let Some(identity) = &row.identity else { return Ok(Activity::Quiet) };
         let commands = match self.engines.find(identity, self.state_dir) {

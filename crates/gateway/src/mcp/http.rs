@@ -215,7 +215,7 @@ fn plain(status: StatusCode, text: &str) -> Answer {
 }
 
 /// Comes to its end when we are told to end, by the terminal or by whoever started us.
-pub(super) fn told_to_end() -> io::Result<impl Future<Output = ()>> {
+pub(crate) fn told_to_end() -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut interrupt, mut terminate) =
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);

@@ -66,6 +66,17 @@ pub fn decide_page(peer: &Peer, rules: &OriginRules) -> OriginVerdict {
     }
 }
 
+/// Whether an `Origin` names a page of this machine.
+pub(crate) fn is_loopback_page(origin: &str) -> bool {
+    Origin::parse(origin).is_some_and(|origin| is_loopback_name(&origin.authority.name))
+}
+
+/// Whether a `Host` header names this machine, and nothing besides.
+pub(crate) fn is_loopback_host(host: &str) -> bool {
+    let host = Authority::parse(&host.trim().to_ascii_lowercase());
+    host.is_some_and(|host| is_loopback_name(&host.name))
+}
+
 /// A page's origin as browsers send it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Origin {

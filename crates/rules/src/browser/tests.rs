@@ -138,3 +138,50 @@ fn check(browser: &str, expected: &str) {
     assert!(args.contains(&"openclaw.sandboxBrowser=1".to_owned()));
     assert!(!args.contains(&"--workdir".to_owned()));
 }
+
+#[test]
+fn its_container_publishes_what_can_be_reached_and_runs_no_setup() {
+    for (browser, ports) in [
+        ("{}", &[9222, 6080][..]),
+        ("{headless: true}", &[9222]),
+        ("{enableNoVnc: false, cdpPort: 7}", &[7]),
+    ] {
+        let spec = build(browser).unwrap();
+        assert_eq!(spec.container().ports(), ports, "{browser}");
+        assert_eq!(spec.viewer_port(), ports.get(1).copied());
+        assert_eq!(spec.container().setup(), None);
+    }
+}
+
+#[test]
+fn what_the_config_leaves_open_is_closed_to_all_but_a_range() {
+    let told = |browser: &str| {
+        let told = Told { source_range: Some("172.18.0.1/32"), ..Told::default() };
+        let settings = build(browser).unwrap().settings(&told);
+        let range = settings.into_iter().find(|(name, _)| name.ends_with("_SOURCE_RANGE"));
+        range.map(|(_, range)| range)
+    };
+    assert_eq!(told("{}").as_deref(), Some("172.18.0.1/32"));
+    assert_eq!(told("{cdpSourceRange: '10.0.0.0/8'}").as_deref(), Some("10.0.0.0/8"));
+}
+
+#[test]
+fn a_password_is_made_of_fair_bytes_only() {
+    let made = |bytes: &[u8]| ViewerPassword::of(bytes).map(|made| made.expose().to_owned());
+    assert_eq!(made(&[0, 61, 62, 255, 247, 248, 10, 36, 1, 2]).as_deref(), Some("0Z0ZaA12"));
+    assert_eq!(made(&[255; 40]), None);
+    assert_eq!(made(&[1; 7]), None);
+}
+
+#[test]
+fn the_control_ports_token_is_told_and_never_shown() {
+    let token = ControlToken::of([0xa5; 24]);
+    assert_eq!(token.expose(), "a5".repeat(24));
+    assert_eq!(ControlToken::parse(token.expose()), Some(token.clone()));
+    assert_eq!((ControlToken::parse("a5"), ControlToken::parse(&"g".repeat(48))), (None, None));
+    assert_eq!(format!("{token:?}"), "ControlToken(***)");
+    let told = Told { token: Some(&token), ..Told::default() };
+    let settings = build("{}").unwrap().settings(&told);
+    let expected = ("OPENCLAW_BROWSER_CDP_AUTH_TOKEN".to_owned(), "a5".repeat(24));
+    assert_eq!(settings.last(), Some(&expected));
+}

@@ -44,6 +44,7 @@ pub struct ContainerBuilder<'a> {
     binds: Vec<Setting<String>>,
     workspace_label: WorkspaceLabel,
     setup: Option<String>,
+    ports: Vec<u16>,
 }
 
 /// What set the host directories of a layout.
@@ -84,6 +85,7 @@ impl<'a> ContainerBuilder<'a> {
             binds: Vec::new(),
             workspace_label: WorkspaceLabel::None,
             setup: None,
+            ports: Vec::new(),
         }
     }
 
@@ -242,6 +244,14 @@ impl<'a> ContainerBuilder<'a> {
         self
     }
 
+    /// Publishes ports, each on some free port of the host's loopback address; there is no other way to
+    /// publish one.
+    #[must_use]
+    pub fn publish(mut self, ports: Vec<u16>) -> Self {
+        self.ports = ports;
+        self
+    }
+
     /// Checks the whole and gives the spec. The first problem refuses it: binds in their order, then
     /// network and profiles, then the shape of everything else.
     pub fn build(
@@ -282,6 +292,7 @@ impl<'a> ContainerBuilder<'a> {
             workspaces,
             binds,
             setup: self.setup,
+            ports: self.ports,
         };
         // The last net: an argument that ends early could drop a flag's value.
         let mut args = spec.docker_args().into_iter();

@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 use bollard::Docker;
 use bollard::errors::Error;
 use bollard::models::{
-    ContainerCreateBody, ContainerInspectResponse, ContainerSummary, ImageInspect, NetworkInspect,
-    SystemInfo, SystemVersion,
+    ContainerCreateBody, ContainerInspectResponse, ContainerSummary, ImageInspect,
+    NetworkCreateRequest, NetworkInspect, SystemInfo, SystemVersion,
 };
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, DownloadFromContainerOptionsBuilder, InspectContainerOptions,
@@ -204,6 +204,21 @@ impl Engine {
                 Err(DockerFailure::NoNetwork { name: name.to_owned() })
             }
             found => found.map_err(|cause| failure(Action::Inspect, cause)),
+        }
+    }
+
+    /// Makes a bridge whose containers do not reach each other. One that somebody made meanwhile is as good.
+    pub(super) fn make_network(&self, name: &str) -> Result<(), DockerFailure> {
+        let apart = ("com.docker.network.bridge.enable_icc", "false");
+        let request = NetworkCreateRequest {
+            name: name.to_owned(),
+            driver: Some("bridge".to_owned()),
+            options: Some([apart].map(|(name, value)| (name.to_owned(), value.to_owned())).into()),
+            ..NetworkCreateRequest::default()
+        };
+        match self.work(self.api.create_network(request)) {
+            Ok(_) | Err(Error::DockerResponseServerError { status_code: 409, .. }) => Ok(()),
+            Err(cause) => Err(failure(Action::MakeNetwork, cause)),
         }
     }
 

@@ -24,6 +24,7 @@ pub enum Action {
     RemoveImage,
     ExportImage,
     Create,
+    MakeNetwork,
     ReadFile,
     Start,
     Inspect,
@@ -44,6 +45,7 @@ impl Action {
             Self::RemoveImage => "remove the image",
             Self::ExportImage => "export the image",
             Self::Create => "create the container",
+            Self::MakeNetwork => "make the browser's network",
             Self::ReadFile => "read the image's list of users",
             Self::Start => "start the container",
             Self::Inspect => "inspect the container",
@@ -208,6 +210,18 @@ pub enum DockerFailure {
     Setup(#[source] CallError),
     #[error("the setup command failed: {how}{}", crate::backend::native::said_by(.said))]
     SetupFailed { how: String, said: String },
+    #[error("the engine did not publish the container's port {port}; see `docker port`")]
+    NotPublished { port: u16 },
+    #[error(
+        "the engine published the container's port {port} at `{address}`, where other machines may reach it; it is not used"
+    )]
+    Exposed { port: u16, address: String },
+    #[error(
+        "image `{image}` names no program to start; build it with `clawpen image build browser`"
+    )]
+    NoProgram { image: String },
+    #[error("a browser's sandbox needs Docker; this engine is Podman")]
+    NoBrowserHere,
     #[error("cannot start the thread that talks to the engine")]
     Runtime(#[source] io::Error),
 }

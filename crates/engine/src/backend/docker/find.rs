@@ -315,7 +315,7 @@ impl DockerBackend {
         self.place_of(seen).is_some()
     }
 
-    fn place_of(&self, seen: &Seen) -> Option<MeetingPlace> {
+    pub(super) fn place_of(&self, seen: &Seen) -> Option<MeetingPlace> {
         MeetingPlace::open(&self.home.join("run"), seen.labels.get(RUN_LABEL)?)
     }
 

@@ -306,6 +306,11 @@ impl MeetingPlace {
         fs::read_to_string(self.directory.join(ABOUT)).ok()
     }
 
+    /// Where something is kept that only we may read, as long as the container is there.
+    pub(super) fn private_file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
     /// Leaves the socket for later.
     pub(super) fn keep(&mut self) {
         self.kept = true;

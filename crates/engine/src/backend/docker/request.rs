@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use bollard::models::{
     ContainerCreateBody, ContainerInspectResponse, DeviceRequest, HealthConfig, HostConfig,
     HostConfigCgroupnsModeEnum, HostConfigLogConfig, ImageInspect, Mount, MountBindOptions,
-    MountBindOptionsPropagationEnum, MountType, ResourcesUlimits, RestartPolicy,
+    MountBindOptionsPropagationEnum, MountType, PortBinding, ResourcesUlimits, RestartPolicy,
     RestartPolicyNameEnum,
 };
 use clawpen_rules::container::engine_limits::{EngineLimits, EngineUlimit, Gpus};
@@ -179,6 +179,7 @@ pub(super) fn build(
         working_dir: Some(spec.workdir().to_owned()),
         entrypoint: Some([SUPERVISOR, "serve", PLAN, MEETING_PLACE].map(str::to_owned).into()),
         labels: Some(labels),
+        exposed_ports: exposed(spec, image),
         // An image's health check would be a command outside our confinement.
         healthcheck: Some(HealthConfig {
             test: Some(vec!["NONE".to_owned()]),
@@ -216,6 +217,10 @@ fn host_config(spec: &ContainerSpec, around: &Around<'_>) -> Result<HostConfig, 
         security_opt: Some(security(spec, around)?),
         dns: Some(spec.dns().to_vec()),
         extra_hosts: Some(spec.extra_hosts().to_vec()),
+        port_bindings: (!spec.ports().is_empty()).then(|| {
+            let bindings = spec.ports().iter().map(|port| (tcp(*port), Some(vec![on_loopback()])));
+            bindings.collect()
+        }),
         pids_limit: pids,
         memory,
         memory_swap,
@@ -247,6 +252,29 @@ fn host_config(spec: &ContainerSpec, around: &Around<'_>) -> Result<HostConfig, 
         }),
         ..HostConfig::default()
     })
+}
+
+/// Some free port of the address that no other machine reaches.
+fn on_loopback() -> PortBinding {
+    PortBinding { host_ip: Some("127.0.0.1".to_owned()), host_port: Some(String::new()) }
+}
+
+/// A port, as the engine writes it.
+pub(super) fn tcp(port: u16) -> String {
+    format!("{port}/tcp")
+}
+
+/// An engine publishes what is also exposed: the image's own ports, and those of the spec.
+fn exposed(spec: &ContainerSpec, image: &ImageInspect) -> Option<Vec<String>> {
+    if spec.ports().is_empty() {
+        return None;
+    }
+    let of_image = image.config.iter().filter_map(|config| config.exposed_ports.as_ref()).flatten();
+    let mut ports: Vec<String> = spec.ports().iter().map(|port| tcp(*port)).collect();
+    ports.extend(of_image.cloned());
+    ports.sort();
+    ports.dedup();
+    Some(ports)
 }
 
 /// Podman, as root, raises two limits to a million unless told, and fails where that is more than this machine
