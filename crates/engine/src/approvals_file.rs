@@ -115,6 +115,7 @@ impl ApprovalsStore {
             check_base(hash, base_hash).map_err(ChangeError::Stale)?;
             let mut file = new.clone();
             file.keep_socket_of(&current.file);
+            file.keep_bindings_of(&current.file);
             let _ = file.fill_socket(&socket, &token()?);
             Ok(Some(file))
         })

@@ -36,6 +36,9 @@ use crate::socket::Allowance;
 
 /// How long a client that is told to go may take to do so.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// How long a page that was refused may take to read why before we end the connection. Behind the server that relays it
+/// (Claw3D's own) whoever ends it first names the reason that people see, and ours would only say that we are gone.
+const READS_WHY: Duration = Duration::from_millis(500);
 
 /// What comes with a new connection.
 pub(crate) struct Arrival {
@@ -60,7 +63,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, socket: WebSocket, arrival: Arriv
     )
     .await;
     match waited {
-        Ok(Some((request_id, login))) => {
+        Ok(Greeted::In(request_id, login)) => {
             arrival.allowance.lift();
             drop(arrival.stranger);
             let session = Session::new(&connection, &login, &peer, outbox.clone());
@@ -69,8 +72,14 @@ pub(crate) async fn serve(shared: Arc<Shared>, socket: WebSocket, arrival: Arriv
             session.end_jobs();
             leave(&shared, &session, &login);
         }
-        // Refused or gone: whoever refused has said so.
-        Ok(None) => {}
+        Ok(Greeted::Refused(code, why)) => {
+            if peer.origin.is_some() {
+                let _ = tokio::time::timeout(READS_WHY, next_text(&mut stream)).await;
+            }
+            outbox.close(code, &why);
+            goes(&mut stream).await;
+        }
+        Ok(Greeted::Gone) => {}
         Err(_late) => outbox.close(close::NORMAL, ""),
     }
     drop(outbox);
@@ -103,21 +112,39 @@ async fn write(sink: &mut (impl futures_util::Sink<Message> + Unpin), inbox: &mu
     let _ = sink.close().await;
 }
 
-/// Waits for `connect` and decides it. `None`: the connection is over.
+/// How a greeting ends.
+enum Greeted {
+    /// With the id of the request that is to be answered.
+    In(String, Box<Login>),
+    /// He was told why; so the connection is to be closed.
+    Refused(u16, String),
+    /// Gone, or already told to go.
+    Gone,
+}
+
+/// Waits until a client that was told to go has gone: it answers the close frame, or is not waited for.
+async fn goes(
+    stream: &mut (impl futures_util::Stream<Item = Result<Message, axum::Error>> + Unpin),
+) {
+    let rest = async { while next_text(stream).await.is_some() {} };
+    let _ = tokio::time::timeout(FAREWELL, rest).await;
+}
+
+/// Waits for `connect` and decides it.
 async fn greet(
     shared: &Arc<Shared>,
     stream: &mut (impl futures_util::Stream<Item = Result<Message, axum::Error>> + Unpin),
     peer: &Peer,
     (nonce, outbox): (&str, &Outbox),
-) -> Option<(String, Login)> {
-    let text = next_text(stream).await?;
+) -> Greeted {
+    let Some(text) = next_text(stream).await else { return Greeted::Gone };
     if text.len() > MAX_HANDSHAKE_BYTES {
         outbox.close(close::TOO_BIG, "");
-        return None;
+        return Greeted::Gone;
     }
     let Ok(frame) = serde_json::from_str::<Value>(&text) else {
         outbox.close(close::NORMAL, "");
-        return None;
+        return Greeted::Gone;
     };
     let request = match Request::parse(frame) {
         Ok(request) => request,
@@ -127,7 +154,7 @@ async fn greet(
                 outbox.answer(gateway::response(&bad.id, &Err(gateway::ErrorShape::invalid(why))));
             }
             outbox.close(close::POLICY, "invalid request frame");
-            return None;
+            return Greeted::Gone;
         }
     };
     let journal = shared.clone();
@@ -148,7 +175,7 @@ async fn greet(
                                 "user": user });
             journal.journal.note(Level::Info, "a client logged in", &about);
             journal.metrics.logins.fetch_add(1, Ordering::Relaxed);
-            Some((id, login))
+            Greeted::In(id, Box::new(login))
         }
         Ok(Err(refused)) => {
             let about = json!({ "reason": refused.error.message, "peer": from });
@@ -156,12 +183,11 @@ async fn greet(
             journal.metrics.refused.fetch_add(1, Ordering::Relaxed);
             let message = refused.error.message.clone();
             outbox.answer(gateway::response(&id, &Err(*refused.error)));
-            outbox.close(refused.code, &message);
-            None
+            Greeted::Refused(refused.code, message)
         }
         Err(_panicked) => {
             outbox.close(close::POLICY, "login failed");
-            None
+            Greeted::Gone
         }
     }
 }
@@ -304,12 +330,7 @@ async fn read(
     loop {
         tokio::select! {
             biased;
-            () = session.outbox.over() => {
-                // The client answers the close frame, or is not waited for.
-                let rest = async { while next_text(stream).await.is_some() {} };
-                let _ = tokio::time::timeout(FAREWELL, rest).await;
-                return;
-            }
+            () = session.outbox.over() => return goes(stream).await,
             text = next_text(stream) => match text {
                 Some(text) => dispatch::frame(shared, session, &text).await,
                 None => return,

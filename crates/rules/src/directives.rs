@@ -25,6 +25,8 @@ pub enum Directive {
     Status,
     Stop,
     Compact,
+    /// What can be written here.
+    Help,
     /// Without any value: what is set.
     Exec(ExecChange),
     /// `None`: what is set.
@@ -105,7 +107,7 @@ pub fn decide(directive: &Directive, authority: Authority) -> Verdict {
         Directive::Elevated(level) => level.is_some(),
         // What is said so far is put aside, and what others run is ended: as `sessions.reset`.
         Directive::New(_) => true,
-        Directive::Status | Directive::Stop | Directive::Compact => false,
+        Directive::Status | Directive::Stop | Directive::Compact | Directive::Help => false,
         Directive::Approve { .. } => {
             return match authority {
                 Authority::Owner | Authority::Approver => Verdict::Allowed,
@@ -118,6 +120,16 @@ pub fn decide(directive: &Directive, authority: Authority) -> Verdict {
         (true, Authority::Approver | Authority::Writer) => Verdict::Refused(Refusal::NeedsOwner),
     }
 }
+
+/// What `/help` answers.
+pub const HELP: &str = "\
+/new [message]: a new session; what was said is kept
+/status: how the session stands
+/stop: ends what runs
+/compact: sums up what was said
+/exec host= security= ask=: where commands run and who is asked
+/elevated on|ask|full|off: lets commands leave the sandbox, where the config allows it
+/approve ID allow-once|allow-always|deny: answers what waits";
 
 /// Whole messages that stop what runs.
 const STOP_WORDS: &[&str] =
@@ -137,6 +149,7 @@ pub fn read(message: &str) -> Input {
     let directive = match name.to_lowercase().trim_end_matches(':') {
         "new" | "reset" => Directive::New((!rest.is_empty()).then(|| rest.to_owned())),
         "status" if rest.is_empty() => Directive::Status,
+        "help" | "commands" if rest.is_empty() => Directive::Help,
         "compact" => Directive::Compact,
         "exec" => return exec(rest),
         "elevated" | "elev" => return elevated(rest),
@@ -228,6 +241,8 @@ mod tests {
             ("/new", Input::Directive(Directive::New(None))),
             ("/new  hi there", Input::Directive(Directive::New(Some("hi there".into())))),
             ("/status", Input::Directive(Directive::Status)),
+            ("/help", Input::Directive(Directive::Help)),
+            ("/help me with this", Input::Message),
             ("/exec", Input::Directive(exec(None, None, None))),
             (
                 "/exec ask:always security=deny",

@@ -67,6 +67,22 @@ async fn a_question_is_seen_by_those_who_may_answer_and_answered_once() {
     assert!(reader.event("exec.approval.requested", Duration::from_millis(50)).await.is_err());
 }
 
+/// A page that may change everything may also answer for itself, as long as another one could.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admin_answers_what_it_asked_itself() {
+    let ground = Ground::new().await;
+    let mut admin = ground.login(ALL).await;
+    let mut other = ground.login(ALL).await;
+    let id = send(&mut admin, "exec.approval.request", json!({ "command": "id" })).await;
+    let seen = admin.event("exec.approval.requested", WAIT).await.unwrap();
+    let yes = json!({ "id": seen["payload"]["id"], "decision": "allow-once" });
+    assert_eq!(call(&mut admin, "exec.approval.resolve", yes).await["ok"], true);
+    let done = admin.response(&id, WAIT).await.unwrap();
+    assert_eq!(done["payload"]["decision"], "allow-once", "{done}");
+    let told = other.event("exec.approval.resolved", WAIT).await.unwrap();
+    assert_eq!(told["payload"]["id"], seen["payload"]["id"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_is_waited_for_who_is_not_there_and_silence_is_no_answer() {
     let ground = Ground::new().await;

@@ -242,6 +242,9 @@ async fn directives_follow_the_credential_and_nothing_that_a_client_says() {
     let told = end(&mut writer, "6").await;
     assert!(said(&told).contains("agent:main:main"), "{told}");
     assert_eq!(told["message"]["model"], "gateway-injected");
+    say(&mut writer, "7", "/help").await;
+    let told = end(&mut writer, "7").await;
+    assert!(said(&told).contains("/approve"), "{told}");
     assert_eq!(server.received().len(), 0);
     over(ground).await;
 }

@@ -5,7 +5,7 @@ use clawpen_tests::replay::gateway_frames::client::{Client, Devices, Headers};
 use serde_json::{Value, json};
 
 use super::chat::{WIRE, end, ground, over, said};
-use super::{Ground, TOKEN, WAIT, call};
+use super::{ALL, Ground, TOKEN, WAIT, call, device, knock, page};
 
 const AGENT: &str = "bot-two";
 const SESSION: &str = "agent:bot-two:main";
@@ -209,4 +209,59 @@ async fn the_page_loads_makes_an_agent_talks_approves_renames_and_deletes() {
     let again = call(&mut page.client, "agents.delete", json!({ "agentId": AGENT })).await;
     assert!(again["error"]["message"].as_str().unwrap().contains("not found"), "{again}");
     over(ground).await;
+}
+
+/// Its server reads the token out of this file, and knows JSON only.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_that_is_json_stays_json_whatever_the_page_writes() {
+    let config = json!({
+        "gateway": { "mode": "local", "port": 18789, "auth": { "mode": "token", "token": TOKEN } },
+        "agents": { "list": [{ "id": "main", "skills": ["weather"] }] },
+    });
+    let ground = Ground::of(&format!("{config:#}\n")).await;
+    let is_json = |what: &str| {
+        let text = ground.config();
+        let read: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{what}: {text}"));
+        assert_eq!(read["gateway"]["auth"]["token"], TOKEN, "{what}: {text}");
+        assert_eq!(read["gateway"]["port"], 18789, "{what}: {text}");
+    };
+    let mut page = Page::open(&ground).await;
+    page.set_config(|config| config["gateway"]["reload"] = json!({ "mode": "hot" })).await;
+    is_json("the mode of reloading");
+    let workspace = ground.home.path().join("two").to_string_lossy().into_owned();
+    page.get("agents.create", json!({ "name": "Bot Two", "workspace": workspace })).await;
+    is_json("an agent more");
+    page.capabilities(("allowlist", "always"), Some(json!({ "mode": "off" }))).await;
+    is_json("what it may do");
+    let skills = |config: &mut Value| {
+        config["agents"]["list"][0].as_object_mut().unwrap().remove("skills").is_some()
+    };
+    page.set_config(|config| assert!(skills(config))).await;
+    is_json("the last key of an agent gone");
+    page.get("skills.update", json!({ "skillKey": "weather", "enabled": false })).await;
+    is_json("a skill");
+    page.get("agents.update", json!({ "agentId": AGENT, "name": "Renamed" })).await;
+    is_json("another name");
+    page.get("agents.delete", json!({ "agentId": AGENT })).await;
+    is_json("an agent less");
+}
+
+/// Its server ends both sides when we end ours: whoever ends first names the reason that people read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_is_refused_has_the_last_word() {
+    let ground = Ground::new().await;
+    let origin = Some(format!("http://localhost:{}", ground.address().port()));
+    let headers = Headers { origin, ..Headers::default() };
+    let wrong = || page(ALL, json!({ "token": "wrong" }), device());
+    let why = "connect failed: INVALID_REQUEST unauthorized: gateway token mismatch";
+    let (mut client, answer) = knock(ground.address(), &headers, wrong()).await;
+    assert_eq!(answer["error"]["details"]["code"], "AUTH_TOKEN_MISMATCH", "{answer}");
+    client.hang_up(4008, why).await;
+    assert_eq!(client.closing(WAIT).await.unwrap(), (4008, why.to_owned()));
+
+    // One that says nothing is sent away all the same.
+    let (mut client, answer) = knock(ground.address(), &headers, wrong()).await;
+    let (code, reason) = client.closing(WAIT).await.unwrap();
+    assert_eq!(code, 1008);
+    assert_eq!(answer["error"]["message"], json!(reason));
 }

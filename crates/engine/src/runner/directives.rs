@@ -76,6 +76,7 @@ impl Inner {
                 (Err(error), _) => Err(error),
             },
             Directive::Stop => Ok(self.stop_others(active)),
+            Directive::Help => Ok(directives::HELP.to_owned()),
             Directive::Status => {
                 self.status(&request.who, place).map(|status| status_text(&status))
             }

@@ -171,7 +171,7 @@ pub enum WhyNot {
     NoToken,
     #[error("the client has neither the scope operator.approvals nor operator.admin")]
     Scope,
-    #[error("the client asked this itself; another one must answer")]
+    #[error("the client asked this itself; another one must answer, or one with operator.admin")]
     OwnQuestion,
     #[error("another client asked this; only the one that asked can pass its person's word on")]
     OtherClient,
@@ -211,9 +211,11 @@ pub fn decide(resolver: &Resolver, asked: Asked<'_>, said: Word) -> MayAnswer {
             passed_on(client, *goes, asked, said)
         }
         Speaker::GatewayClient { scope: GatewayScope::Other, .. } => Some(WhyNot::Scope),
-        Speaker::GatewayClient { client, scope: GatewayScope::Approvals | GatewayScope::Admin } => {
+        Speaker::GatewayClient { client, scope: GatewayScope::Approvals } => {
             (asked.client == Some(client)).then_some(WhyNot::OwnQuestion)
         }
+        // He could as well write that nobody is to be asked.
+        Speaker::GatewayClient { scope: GatewayScope::Admin, .. } => None,
     };
     refused.map_or_else(|| MayAnswer::Yes(By(speaker.to_string())), MayAnswer::No)
 }
@@ -326,11 +328,17 @@ mod tests {
     }
 
     #[test]
-    fn b23_a_gateway_client_does_not_answer_what_it_asked_itself() {
-        let speaker = gateway(GatewayScope::Admin);
-        let resolver = Resolver { speaker, place: Place::Connection };
+    fn b23_a_gateway_client_does_not_answer_what_it_asked_itself_unless_it_may_change_everything() {
         let own = Asked { owner: OWNER, client: Some("studio"), place: RunPlace::Host };
-        assert_eq!(decide(&resolver, own, Word::AllowOnce), MayAnswer::No(WhyNot::OwnQuestion));
+        let decided = |scope| {
+            let resolver = Resolver { speaker: gateway(scope), place: Place::Connection };
+            decide(&resolver, own, Word::AllowOnce)
+        };
+        assert_eq!(decided(GatewayScope::Approvals), MayAnswer::No(WhyNot::OwnQuestion));
+        assert_eq!(
+            decided(GatewayScope::Admin),
+            MayAnswer::Yes(By("`studio` (gateway)".to_owned()))
+        );
     }
 
     #[test]

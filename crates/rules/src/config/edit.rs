@@ -2,6 +2,8 @@
 //!
 //! In a list a key is the item's place, counted from 0; the place after the last adds an item.
 //!
+//! A text that is plain JSON stays plain JSON: other programs read the same file, and not all of them know JSON5.
+//!
 //! The text is the truth; the tree only says which bytes to replace. What comes out is read again
 //! before it is handed back, so an edit can never produce a file that does not load.
 
@@ -24,15 +26,15 @@ pub enum EditError {
 /// How new keys are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keys {
-    /// Bare where that is allowed: JSON5.
-    Bare,
+    /// As the text writes its own: bare, where that is allowed, only if its first key is bare.
+    AsThere,
     /// Always in quotes, for readers that take comments but nothing else of JSON5.
     Quoted,
 }
 
 /// Sets the value at `keys` to the JSON5 text `value`, making missing objects on the way.
 pub fn set(text: &str, keys: &[&str], value: &str) -> Result<String, EditError> {
-    set_with(text, keys, value, Keys::Bare)
+    set_with(text, keys, value, Keys::AsThere)
 }
 
 /// The same, with new keys written as `style` says.
@@ -46,15 +48,17 @@ pub fn set_with(text: &str, keys: &[&str], value: &str, style: Keys) -> Result<S
     {
         return checked(replace(text, old, value));
     }
+    let quote: fn(&str) -> String = match style {
+        Keys::AsThere if has_bare_keys(text, &parsed.root) => bare,
+        Keys::AsThere | Keys::Quoted => super::print::quoted,
+    };
     // The first missing key gets an object with the rest of the path inside.
     let mut value = value.to_owned();
     for key in keys[depth + 1..].iter().rev() {
-        value = format!("{{ {}: {value} }}", quote(key, style));
+        value = format!("{{ {}: {value} }}", quote(key));
     }
     match &node.value {
-        Value::Object(object) => {
-            checked(insert(text, node, object, (&quote(keys[depth], style), &value)))
-        }
+        Value::Object(object) => checked(insert(text, node, object, (&quote(keys[depth]), &value))),
         Value::Array(items) if keys[depth].parse() == Ok(items.len()) => {
             checked(append(text, node, items, &value))
         }
@@ -77,11 +81,11 @@ pub fn remove(text: &str, keys: &[&str]) -> Result<String, EditError> {
     let parsed = json5::parse(text, FileId(0)).map_err(EditError::Broken)?;
     let Some((last, parents)) = keys.split_last() else { return Err(EditError::NoKey) };
     let (node, depth) = descend(&parsed.root, parents);
-    let member = node
-        .as_object()
-        .filter(|_| depth == parents.len())
-        .and_then(|object| object.members().iter().find(|member| member.key == *last));
-    let Some(member) = member else { return Ok(text.to_owned()) };
+    let object = node.as_object().filter(|_| depth == parents.len());
+    let members = object.map(Object::members).unwrap_or_default();
+    let Some(member) = members.iter().find(|member| member.key == *last) else {
+        return Ok(text.to_owned());
+    };
     let (mut start, mut end) = (member.key_span.start as usize, member.node.span.end as usize);
     // The comma goes with the member: the one after it, or for the last member the one before.
     let after = blank_length(&text[end..]);
@@ -92,8 +96,17 @@ pub fn remove(text: &str, keys: &[&str]) -> Result<String, EditError> {
         if text[line_start..start].trim().is_empty() && text[end..].starts_with('\n') {
             (start, end) = (line_start, end + 1);
         }
+        return checked(format!("{}{}", &text[..start], &text[end..]));
     }
-    checked(format!("{}{}", &text[..start], &text[end..]))
+    let ends = members.iter().map(|other| other.node.span.end as usize);
+    let Some(before) = ends.filter(|end| *end <= start).max() else {
+        return checked(format!("{}{}", &text[..start], &text[end..]));
+    };
+    let comma = before + blank_length(&text[before..]);
+    let between = text[comma..start].strip_prefix(',').unwrap_or_default();
+    // What else stood between the two stays; blanks alone go.
+    let between = if between.trim().is_empty() { "" } else { between };
+    checked(format!("{}{between}{}", &text[..comma], &text[end..]))
 }
 
 /// Follows keys as far as objects have them; gives the last one and how many were followed.
@@ -166,10 +179,16 @@ fn blank_length(text: &str) -> usize {
     }
 }
 
+/// Whether a text writes its keys without quotes. One that has none yet is JSON.
+fn has_bare_keys(text: &str, root: &Node) -> bool {
+    let members = root.as_object().map(Object::members).unwrap_or_default();
+    let first = members.iter().map(|member| member.key_span.start as usize).min();
+    first.is_some_and(|start| !text[start..].starts_with(['"', '\'']))
+}
+
 /// A key as it may stand in JSON5: bare if it is a plain word.
-fn quote(key: &str, style: Keys) -> String {
-    let is_plain = style == Keys::Bare
-        && key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '$')
+fn bare(key: &str) -> String {
+    let is_plain = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '$')
         && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'$');
     if is_plain { key.to_owned() } else { super::print::quoted(key) }
 }
@@ -192,7 +211,7 @@ mod tests {
     #[test]
     fn setting_keeps_comments_and_layout() {
         check_set("{a: 1 /* one */, b: 2}", &["a"], "'x'", "{a: 'x' /* one */, b: 2}");
-        check_set("{}", &["a"], "1", "{a: 1}");
+        check_set("{}", &["a"], "1", "{\"a\": 1}");
         check_set("{a: 1}", &["b"], "2", "{a: 1, b: 2}");
         check_set("{a: 1,}", &["b"], "2", "{a: 1, b: 2,}");
         check_set("{\n  a: 1, // one\n}\n", &["b"], "2", "{\n  a: 1,\n  b: 2, // one\n}\n");
@@ -238,8 +257,31 @@ mod tests {
     fn removing_takes_the_comma_along() {
         assert_eq!(remove("{a: 1, b: 2}", &["a"]).as_deref(), Ok("{ b: 2}"));
         assert_eq!(remove("{\n  a: 1,\n  b: 2,\n}", &["a"]).as_deref(), Ok("{\n  b: 2,\n}"));
-        assert_eq!(remove("{a: 1, b: 2}", &["b"]).as_deref(), Ok("{a: 1, }"));
+        assert_eq!(remove("{a: 1, b: 2}", &["b"]).as_deref(), Ok("{a: 1}"));
+        assert_eq!(
+            remove("{\n  a: 1, // one\n  b: 2 // two\n}", &["b"]).as_deref(),
+            Ok("{\n  a: 1 // one\n   // two\n}")
+        );
+        assert_eq!(remove("{b: 2}", &["b"]).as_deref(), Ok("{}"));
         assert_eq!(remove("{a: 1}", &["x"]).as_deref(), Ok("{a: 1}"));
+    }
+
+    #[test]
+    fn what_was_plain_json_stays_plain_json() {
+        let text = "{\n  \"a\": {\n    \"b\": 1,\n    \"c\": 2\n  },\n  \"d\": [{ \"e\": 1 }]\n}\n";
+        let is_json = |text: &str| serde_json::from_str::<serde_json::Value>(text).is_ok();
+        for keys in
+            [&["a", "b"] as &[&str], &["a", "n"], &["n", "m", "l"], &["d", "0", "n"], &["d", "1"]]
+        {
+            let set = set(text, keys, "{ \"x\": 1 }").unwrap();
+            assert!(is_json(&set), "{keys:?}: {set}");
+            let removed = remove(&set, keys).unwrap();
+            assert!(is_json(&removed), "{keys:?}: {removed}");
+        }
+        for keys in [&["a"] as &[&str], &["d"], &["a", "b"], &["a", "c"], &["d", "0", "e"]] {
+            let removed = remove(text, keys).unwrap();
+            assert!(is_json(&removed), "{keys:?}: {removed}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
 /// What a connection is opened with.
 #[derive(Debug, Default, Clone)]
@@ -110,6 +111,12 @@ impl Client {
 
     pub async fn close(&mut self) {
         let _ = self.socket.close(None).await;
+    }
+
+    /// Hangs up with a code of one's own, as pages do.
+    pub async fn hang_up(&mut self, code: u16, reason: &str) {
+        let frame = CloseFrame { code: code.into(), reason: reason.to_owned().into() };
+        let _ = self.socket.close(Some(frame)).await;
     }
 
     /// Reads one more frame.

@@ -171,6 +171,39 @@ impl ApprovalsFile {
         change
     }
 
+    /// Takes over what we bound an entry to in `current` (its content, its words, its directory) where this file has the same
+    /// pattern of the same agent without it: a page that knows patterns only, and writes them back, must not widen them.
+    pub fn keep_bindings_of(&mut self, current: &Self) {
+        let keys: Vec<AgentKey> = self.entries.keys().map(|key| AgentKey(key.clone())).collect();
+        for key in keys {
+            let before = current.existing_list(&key);
+            let Some(list) = self.existing_list_mut(&key) else { continue };
+            for node in list {
+                let Value::Object(entry) = &mut node.value else { continue };
+                let pattern = entry.get("pattern").and_then(Node::as_str).map(trim);
+                let is_same =
+                    |old: &&Node| old.get("pattern").and_then(Node::as_str).map(trim) == pattern;
+                let mut same = before.iter().filter(is_same).peekable();
+                let Some(first) = same.peek().copied() else { continue };
+                // Where one of them was without, the person meant that one.
+                if entry.contains(entry::OWN) || !same.all(|old| old.get(entry::OWN).is_some()) {
+                    continue;
+                }
+                for kept in ["source", entry::OWN] {
+                    if let Some(value) = first.get(kept) {
+                        entry.insert(member(kept, value.value.clone()));
+                    }
+                }
+            }
+        }
+        *self = Self::of_root(std::mem::take(&mut self.root));
+    }
+
+    fn existing_list(&self, agent: &AgentKey) -> &[Node] {
+        let own = self.agents().and_then(|agents| agents.get(agent.as_str()));
+        own.and_then(|own| own.get("allowlist")).and_then(Node::as_array).unwrap_or_default()
+    }
+
     fn existing_list_mut(&mut self, agent: &AgentKey) -> Option<&mut Vec<Node>> {
         let Value::Object(agents) = &mut self.root.get_mut("agents")?.value else { return None };
         let Value::Object(own) = &mut agents.get_mut(agent.as_str())?.value else { return None };

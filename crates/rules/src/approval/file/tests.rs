@@ -167,6 +167,34 @@ fn a_new_pin_takes_the_place_of_the_old_one() {
 }
 
 #[test]
+fn a_pattern_that_is_written_back_alone_stays_as_narrow_as_it_was() {
+    let pin = ContentHash::parse(&"a".repeat(64));
+    let mut file = parse("{\"version\":1}").unwrap();
+    let words = vec!["git".to_owned(), "log".to_owned()];
+    let exact = NewEntry::exact("/bin/git".to_owned(), words, "/w".to_owned(), pin.unwrap());
+    for entry in [NewEntry::pattern("/x", pin), exact, NewEntry::pattern("/y", None)] {
+        assert_eq!(file.add(&main(), entry, 1, &mut ids()), Change::Changed);
+    }
+    let patterns: Vec<String> = file
+        .entries(&main())
+        .iter()
+        .map(|entry| format!("{{\"pattern\":\"{}\"}}", entry.pattern))
+        .collect();
+    let echo = |agent: &str| {
+        let list = patterns.join(",");
+        parse(&format!("{{\"version\":1,\"agents\":{{\"{agent}\":{{\"allowlist\":[{list}]}}}}}}"))
+            .unwrap()
+    };
+    let mut same = echo("main");
+    same.keep_bindings_of(&file);
+    assert_eq!(same.entries(&main()), file.entries(&main()));
+    // Another agent's are its own business: the pin is not his, and the bound name matches nothing.
+    let mut other = echo("other");
+    other.keep_bindings_of(&file);
+    assert!(other.entries(&AgentKey::parse("other")).iter().all(|entry| entry.pin.is_none()));
+}
+
+#[test]
 fn the_token_leaves_in_no_form() {
     let file = parse("{\"version\":1,\"socket\":{\"path\":\"/s\",\"token\":\"hunter2\"}}").unwrap();
     assert!(file.to_text().contains("hunter2"));
