@@ -360,7 +360,7 @@ fn run(shared: &Shared, found: &Hooks, asked: Asked, call: &Call) -> Result<Valu
         attachments: Vec::new(),
         run: Some(run),
         timeout: asked.timeout.map(|seconds| Duration::from_secs(seconds.min(LONGEST))),
-        origin: Origin::Session(format!("the hook \"{name}\"")),
+        origin: Origin::Hook,
         approvals: Approvals::FollowUp,
         wishes: Wishes { model, instructions: None, label: Some(format!("Hook: {name}")) },
     };
