@@ -456,7 +456,7 @@ impl Inner {
         let turn = tokio::select! {
             biased;
             () = active.cancelled.cancelled() => return aborted(),
-            turn = self.lanes.enter(&place) => turn,
+            turn = self.lanes.enter(&place, &request.origin) => turn,
         };
         let time = if let Some(time) = request.timeout {
             time

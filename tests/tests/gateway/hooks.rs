@@ -1,10 +1,10 @@
 //! Webhooks: other systems that start agents, and strangers who try.
 
-use clawpen_tests::model_server::{ModelServer, Received, Reply};
+use clawpen_tests::model_server::{ModelServer, Piece, Received, Reply};
 use clawpen_tests::replay::gateway_frames::client::http;
 use serde_json::{Value, json};
 
-use super::chat::{WIRE, config, login, over};
+use super::chat::{WIRE, config, end, login, over, say};
 use super::{ALL, Ground, TOKEN, call};
 
 const HOOK: &str = "the-token-of-the-hooks";
@@ -318,4 +318,40 @@ async fn a_changed_config_holds_for_the_next_call() {
         let answer = post(&ground, "/hooks/wake", body.clone()).await;
         assert_eq!(answer["status"], status, "{token}: {answer}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_of_calls_is_bounded_and_people_are_still_heard() {
+    // Whoever asks for a hook gets no answer for as long as he waits.
+    let server = ModelServer::start(|received| {
+        if told(received).contains("HOOK_CONTENT") {
+            Reply::text("I think").answer(WIRE).cut(1, Piece::Hold)
+        } else {
+            Reply::text("heard").answer(WIRE)
+        }
+    });
+    let ground = ground(&server, "").await;
+    for number in 0..100 {
+        let answer = post(&ground, "/hooks/agent", json!({ "message": "x" })).await;
+        assert_eq!(answer["status"], 200, "{number}: {answer}");
+    }
+    let answer = post(&ground, "/hooks/agent", json!({ "message": "x" })).await;
+    assert_eq!(answer["status"], 503, "{answer}");
+    // Three of the four places are taken by hooks, and no more.
+    server.wait_for(3);
+    let mut client = login(&ground, ALL).await;
+    say(&mut client, "r", "hi").await;
+    assert_eq!(end(&mut client, "r").await["state"], "final");
+    assert_eq!(server.received().len(), 4);
+    // A place is free again when a run has ended.
+    let sessions = call(&mut client, "sessions.list", json!({})).await;
+    let sessions = sessions["payload"]["sessions"].as_array().unwrap().clone();
+    let mut keys = sessions.iter().filter_map(|row| row["key"].as_str());
+    let key = keys.find(|key| key.contains(":hook:")).unwrap();
+    let ended = call(&mut client, "chat.abort", json!({ "sessionKey": key })).await;
+    assert_eq!(ended["payload"]["aborted"], true, "{ended}");
+    server.wait_for(5);
+    let answer = post(&ground, "/hooks/agent", json!({ "message": "x" })).await;
+    assert_eq!(answer["status"], 200, "{answer}");
+    over(ground).await;
 }

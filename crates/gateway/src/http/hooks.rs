@@ -42,6 +42,9 @@ use call::{Call, pairs};
 const MOST_SHOWN: usize = 200_000;
 /// The same in a line of the main session, so that its marks stand in that line whole.
 const MOST_IN_A_LINE: usize = 6000;
+/// Runs of hooks that have not ended, waiting ones included: far less than are taken in all, so that a flood of calls
+/// leaves room for people.
+pub(crate) const MOST_RUNS: usize = 100;
 /// Nobody waits longer for a run.
 const LONGEST: u64 = 48 * 60 * 60;
 
@@ -349,9 +352,15 @@ fn run(shared: &Shared, found: &Hooks, asked: Asked, call: &Call) -> Result<Valu
     };
     let run = call.once(&asked.scope()).unwrap_or_else(random::uuid);
     let is_known = shared.runner.session_of(&run).is_some();
+    let crowded = || Refused::Unavailable(chat::CROWDED.to_owned());
     if !is_known && chat::is_crowded(&shared.runner, &key) {
-        return Err(Refused::Unavailable(chat::CROWDED.to_owned()));
+        return Err(crowded());
     }
+    let place = if is_known {
+        None
+    } else {
+        Some(Arc::clone(&shared.hook_runs).try_acquire_owned().map_err(|_full| crowded())?)
+    };
     let request = Run {
         who: Who { session: Some(key.clone()), ..Who::default() },
         authority: Authority::Writer,
@@ -365,6 +374,11 @@ fn run(shared: &Shared, found: &Hooks, asked: Asked, call: &Call) -> Result<Valu
         wishes: Wishes { model, instructions: None, label: Some(format!("Hook: {name}")) },
     };
     let started = shared.runner.start(request).map_err(chat::not_started)?;
+    let (runner, run) = (shared.runner.clone(), started.run.clone());
+    drop(tokio::spawn(async move {
+        let _ended = runner.wait(&run, Duration::from_secs(LONGEST)).await;
+        drop(place);
+    }));
     let about = json!({ "hook": name, "run": started.run, "session": started.session });
     shared.journal.note(Level::Info, "a webhook was taken", &about);
     Ok(json!({ "ok": true, "runId": started.run }))
