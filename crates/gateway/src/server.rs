@@ -258,6 +258,7 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         metrics: Metrics::default(),
         throttle: Throttle::new(patience(config)),
         hook_throttle: Throttle::new(Patience::HOOKS),
+        hooks_shut: Mutex::default(),
         hook_runs: Arc::new(Semaphore::new(http::hooks::MOST_RUNS)),
         started: Instant::now(),
         handshake_timeout: options.handshake_timeout,

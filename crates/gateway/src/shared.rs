@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) throttle: Throttle,
     /// Of the token of the webhooks, apart: whoever guesses it locks nobody else out.
     pub(crate) hook_throttle: Throttle,
+    /// Why the hooks are shut, as it was last written down.
+    pub(crate) hooks_shut: Mutex<String>,
     /// One for every run of a webhook that has not ended.
     pub(crate) hook_runs: Arc<Semaphore>,
     pub(crate) started: Instant,

@@ -317,6 +317,8 @@ async fn a_changed_config_holds_for_the_next_call() {
         assert!(!patched.to_string().contains(token), "{patched}");
         let answer = post(&ground, "/hooks/wake", body.clone()).await;
         assert_eq!(answer["status"], status, "{token}: {answer}");
+        // Whoever holds the token of the hooks is not told that it is the gateway's.
+        assert!(!answer.to_string().contains("secret"), "{answer}");
     }
 }
 

@@ -6,7 +6,7 @@
 
 mod call;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::Request;
@@ -168,9 +168,17 @@ fn no(code: StatusCode, why: &str) -> Response {
     fresh_without_cache(code, &json!({ "ok": false, "error": why }))
 }
 
-/// The answer where the config would not let a gateway start.
-pub(super) fn shut(why: &HooksRefused) -> Response {
-    no(StatusCode::SERVICE_UNAVAILABLE, &format!("no hook is open: {why}"))
+/// The answer where the config would not let a gateway start. Whoever calls has shown nothing yet, and is not told what
+/// is wrong: that a token is the gateway's own secret is worth more than the hooks to somebody who holds it.
+pub(super) fn shut(shared: &Shared, why: &HooksRefused) -> Response {
+    let why = why.to_string();
+    let mut noted = shared.hooks_shut.lock().unwrap_or_else(PoisonError::into_inner);
+    // Once: a day's log is bounded, and whoever calls could fill it.
+    if *noted != why {
+        shared.journal.note(Level::Warn, "no webhook is open", &json!({ "why": why }));
+        *noted = why;
+    }
+    no(StatusCode::SERVICE_UNAVAILABLE, "no hook is open; the gateway's log says why")
 }
 
 /// Lets a call through that shows the token. Whoever guesses is not listened to for a while, not even when he is right.
