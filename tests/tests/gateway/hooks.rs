@@ -258,6 +258,22 @@ async fn a_caller_reaches_no_session_of_a_person() {
     let answer = post(&open, "/hooks/agent", body).await;
     assert_eq!(ended(&open, &answer).await[0]["key"], "agent:main:hook:mine");
     over(open).await;
+    // Without prefixes any name will do, as long as it is nobody's.
+    let named = ground(&server, "allowRequestSessionKey: true").await;
+    let mut client = login(&named, ALL).await;
+    let params = json!({ "sessionKey": "desk", "message": "hi", "idempotencyKey": "p" });
+    call(&mut client, "chat.send", params).await;
+    assert_eq!(end(&mut client, "p").await["state"], "final");
+    for (key, status) in [("desk", 400), ("agent:main:Desk", 400), ("alerts", 200)] {
+        let body = json!({ "message": "x", "sessionKey": key });
+        let answer = post(&named, "/hooks/agent", body.clone()).await;
+        assert_eq!(answer["status"], status, "{key}: {answer}");
+        if status == 200 {
+            ended(&named, &answer).await;
+            assert_eq!(post(&named, "/hooks/agent", body).await["status"], 200, "{key}");
+        }
+    }
+    over(named).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,7 +19,7 @@ use clawpen_engine::runner::{Answers, Approvals, Origin, Request as Run, Wishes}
 use clawpen_rules::access::connect::SecretVerdict;
 use clawpen_rules::chat_message;
 use clawpen_rules::directives::Authority;
-use clawpen_rules::hooks::session::{HookSession, KeyFrom, Wanted};
+use clawpen_rules::hooks::session::{HookSession, KeyFrom, LABEL, Wanted};
 use clawpen_rules::hooks::template::{Template, TooLong};
 use clawpen_rules::hooks::{self, Action, Content, Hooks, HooksRefused, Mapping, Mode, Route};
 use clawpen_rules::models::ModelRef;
@@ -31,8 +31,7 @@ use serde_json::{Value, json};
 use super::{fresh_without_cache, not_allowed, peer, plain};
 use crate::auth::{self, Guard, Shown};
 use crate::journal::Level;
-use crate::methods::chat;
-use crate::methods::heartbeat;
+use crate::methods::{chat, heartbeat, sessions};
 use crate::shared::Shared;
 use crate::socket::Caller;
 use crate::throttle::What;
@@ -340,7 +339,11 @@ fn run(shared: &Shared, found: &Hooks, asked: Asked, call: &Call) -> Result<Valu
     let wanted = Wanted { agent: asked.agent.as_deref(), key, fresh: &fresh };
     let session = found.decide_session(config, &wanted);
     let session = session.map_err(|why| Refused::Bad(why.to_string()))?;
-    let HookSession { agent, key } = session;
+    if let Some(entry) = sessions::meant(&sound, &session.key)?.entry()? {
+        let label = entry.get("label").and_then(Value::as_str);
+        session.decide_stored(label).map_err(|why| Refused::Bad(why.to_string()))?;
+    }
+    let HookSession { agent, key, .. } = session;
     let model = match &asked.model {
         None => None,
         Some(text) => {
@@ -379,7 +382,7 @@ fn run(shared: &Shared, found: &Hooks, asked: Asked, call: &Call) -> Result<Valu
         timeout: asked.timeout.map(|seconds| Duration::from_secs(seconds.min(LONGEST))),
         origin: Origin::Hook,
         approvals: Approvals::FollowUp,
-        wishes: Wishes { model, instructions: None, label: Some(format!("Hook: {name}")) },
+        wishes: Wishes { model, instructions: None, label: Some(format!("{LABEL}{name}")) },
     };
     let started = shared.runner.start(request).map_err(chat::not_started)?;
     let (runner, run) = (shared.runner.clone(), started.run.clone());

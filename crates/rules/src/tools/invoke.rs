@@ -73,10 +73,7 @@ fn steers(tool: Callable, action: Option<&str>) -> bool {
             action.is_some_and(|action| action.trim() != "list")
         }
         Callable::Sessions(
-            SessionTool::List
-            | SessionTool::History
-            | SessionTool::Status
-            | SessionTool::Agents,
+            SessionTool::List | SessionTool::History | SessionTool::Status | SessionTool::Agents,
         )
         | Callable::WebFetch => false,
     }
