@@ -97,6 +97,8 @@ pub enum Origin {
     Person,
     /// Another session, or a command that was waited for: never a directive.
     Session(String),
+    /// Another system, by a webhook: never a directive, and what it calls itself is no part of our words.
+    Hook,
     /// The gateway, which asks by itself: never a directive.
     Heartbeat(Context),
 }
@@ -454,7 +456,7 @@ impl Inner {
         let turn = tokio::select! {
             biased;
             () = active.cancelled.cancelled() => return aborted(),
-            turn = self.lanes.enter(&place) => turn,
+            turn = self.lanes.enter(&place, &request.origin) => turn,
         };
         let time = if let Some(time) = request.timeout {
             time

@@ -166,7 +166,7 @@ async fn answer(shared: &Arc<Shared>, caller: Caller, request: Request) -> Respo
         path if path.starts_with("/sessions/") => history::serve(shared, &caller, request).await,
         path => match hooks::door(shared, path) {
             hooks::Door::Here(found) => hooks::serve(shared, caller, request, found).await,
-            hooks::Door::Shut(why) => hooks::shut(&why),
+            hooks::Door::Shut(why) => hooks::shut(shared, &why),
             hooks::Door::Elsewhere if is_read => {
                 let query = request.uri().query().unwrap_or_default();
                 let found = page::serve(shared, path, query).await;

@@ -28,7 +28,7 @@ use clawpen_wire::gateway::{HANDSHAKE_TIMEOUT_MS, TICK_INTERVAL_MS, close};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::approvals::{self, Approvals};
 use crate::auth::Guard;
@@ -258,6 +258,8 @@ pub async fn start(options: Options) -> Result<Running, StartError> {
         metrics: Metrics::default(),
         throttle: Throttle::new(patience(config)),
         hook_throttle: Throttle::new(Patience::HOOKS),
+        hooks_shut: Mutex::default(),
+        hook_runs: Arc::new(Semaphore::new(http::hooks::MOST_RUNS)),
         started: Instant::now(),
         handshake_timeout: options.handshake_timeout,
         is_ready: AtomicBool::new(true),

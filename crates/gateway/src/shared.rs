@@ -20,6 +20,7 @@ use clawpen_rules::config::locate::Locations;
 use clawpen_rules::timestamp::Timestamp;
 use clawpen_wire::gateway::{ErrorShape, MAX_PENDING_PER_ADDRESS};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::approvals::Approvals;
 use crate::auth::Guard;
@@ -63,6 +64,10 @@ pub(crate) struct Shared {
     pub(crate) throttle: Throttle,
     /// Of the token of the webhooks, apart: whoever guesses it locks nobody else out.
     pub(crate) hook_throttle: Throttle,
+    /// Why the hooks are shut, as it was last written down.
+    pub(crate) hooks_shut: Mutex<String>,
+    /// One for every run of a webhook that has not ended.
+    pub(crate) hook_runs: Arc<Semaphore>,
     pub(crate) started: Instant,
     pub(crate) handshake_timeout: Duration,
     pub(crate) is_ready: AtomicBool,

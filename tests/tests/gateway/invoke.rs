@@ -135,6 +135,22 @@ async fn no_config_lets_a_program_run_commands_here() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn sub_agents_are_steered_only_where_the_config_says_so() {
+    let body = |action: &str| json!({ "tool": "subagents", "args": { "action": action, "target": "all", "message": "x" } });
+    let beside = json!({ "tool": "subagents", "action": "kill", "args": { "target": "all" } });
+    let door = |lists: &str| {
+        format!("{{gateway: {{mode: 'local', auth: {{token: '{TOKEN}'}}, tools: {lists}}}}}")
+    };
+    let shut = Ground::of(&door("{allow: ['*', 'sessions_send']}")).await;
+    for body in [body("kill"), body("steer"), beside.clone()] {
+        assert_eq!(invoke(&shut, body.clone()).await["status"], 404, "{body}");
+    }
+    assert_eq!(invoke(&shut, body("list")).await["status"], 200);
+    let open = Ground::of(&door("{allow: ['subagents']}")).await;
+    assert_eq!(details(&open, beside).await["killed"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn pages_are_fetched_under_the_same_rules_as_for_agents() {
     let ground = Ground::new().await;
     let fetch = |url: &str| json!({ "tool": "web_fetch", "args": { "url": url } });

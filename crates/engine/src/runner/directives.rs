@@ -56,7 +56,8 @@ impl Inner {
     ) -> Next {
         let reply = |text: String| Next::Reply(Ended::Replied { text });
         let directive = match (&request.origin, directives::read(&request.message)) {
-            (Origin::Session(_) | Origin::Heartbeat(_), _) | (Origin::Person, Input::Message) => {
+            (Origin::Session(_) | Origin::Hook | Origin::Heartbeat(_), _)
+            | (Origin::Person, Input::Message) => {
                 return Next::Run(Box::new(request), Task::Message);
             }
             (Origin::Person, Input::Bad(why)) => return reply(why),

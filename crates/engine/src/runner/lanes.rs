@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clawpen_rules::config::Config;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
+use super::Origin;
 use super::entry::SessionPlace;
 use crate::file_lock::{self, Hold, NotLocked};
 
@@ -16,11 +17,14 @@ use crate::file_lock::{self, Hold, NotLocked};
 pub(super) struct Lanes {
     sessions: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     main: Arc<Semaphore>,
+    /// Webhooks pass here first, so that they never fill the lane above: people find a place in it.
+    hooks: Arc<Semaphore>,
     sub_agents: Arc<Semaphore>,
 }
 
 /// A turn; over when dropped.
 pub(super) struct Turn {
+    _hook: Option<OwnedSemaphorePermit>,
     _session: OwnedMutexGuard<()>,
     _all: Option<OwnedSemaphorePermit>,
 }
@@ -31,12 +35,18 @@ impl Lanes {
         Self {
             sessions: Mutex::default(),
             main: Arc::new(Semaphore::new(main)),
+            hooks: Arc::new(Semaphore::new(main.saturating_sub(1).max(1))),
             sub_agents: Arc::new(Semaphore::new(sub_agents)),
         }
     }
 
     /// Waits for a turn. Who came first in a session goes first.
-    pub(super) async fn enter(&self, place: &SessionPlace) -> Turn {
+    pub(super) async fn enter(&self, place: &SessionPlace, origin: &Origin) -> Turn {
+        // Before the session's own lane, where others may wait behind it.
+        let hook = match origin {
+            Origin::Hook => Arc::clone(&self.hooks).acquire_owned().await.ok(),
+            Origin::Person | Origin::Session(_) | Origin::Heartbeat(_) => None,
+        };
         let lane = {
             let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
             // Lanes that nobody is in are forgotten.
@@ -50,7 +60,7 @@ impl Lanes {
         let all = if place.is_sub_agent { &self.sub_agents } else { &self.main };
         // It is never closed.
         let all = Arc::clone(all).acquire_owned().await.ok();
-        Turn { _session: session, _all: all }
+        Turn { _hook: hook, _session: session, _all: all }
     }
 }
 

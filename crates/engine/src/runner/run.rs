@@ -319,6 +319,7 @@ impl Inner {
         let text = match &request.origin {
             Origin::Person => text.to_owned(),
             Origin::Session(from) => format!("[Message from {from}, not from a person]\n{text}"),
+            Origin::Hook => format!("[Message from a webhook, not from a person]\n{text}"),
             Origin::Heartbeat(_) => format!("[Heartbeat, not from a person]\n{text}"),
         };
         let mut text = system_line::before(&self.lines.take(&place.key), &text);
@@ -342,7 +343,7 @@ impl Inner {
 fn shown_files(request: &Request, place: &SessionPlace) -> Vec<&'static str> {
     let of_session = if place.is_sub_agent { SUB_AGENT_FILES } else { FILES };
     match &request.origin {
-        Origin::Person | Origin::Session(_) => of_session.to_vec(),
+        Origin::Person | Origin::Session(_) | Origin::Hook => of_session.to_vec(),
         Origin::Heartbeat(Context::Light) => HEARTBEAT_FILES.to_vec(),
         Origin::Heartbeat(Context::Full) => [of_session, HEARTBEAT_FILES].concat(),
     }

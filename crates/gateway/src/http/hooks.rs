@@ -6,7 +6,7 @@
 
 mod call;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::Request;
@@ -19,7 +19,7 @@ use clawpen_engine::runner::{Answers, Approvals, Origin, Request as Run, Wishes}
 use clawpen_rules::access::connect::SecretVerdict;
 use clawpen_rules::chat_message;
 use clawpen_rules::directives::Authority;
-use clawpen_rules::hooks::session::{HookSession, KeyFrom, Wanted};
+use clawpen_rules::hooks::session::{HookSession, KeyFrom, LABEL, Wanted};
 use clawpen_rules::hooks::template::{Template, TooLong};
 use clawpen_rules::hooks::{self, Action, Content, Hooks, HooksRefused, Mapping, Mode, Route};
 use clawpen_rules::models::ModelRef;
@@ -31,8 +31,7 @@ use serde_json::{Value, json};
 use super::{fresh_without_cache, not_allowed, peer, plain};
 use crate::auth::{self, Guard, Shown};
 use crate::journal::Level;
-use crate::methods::chat;
-use crate::methods::heartbeat;
+use crate::methods::{chat, heartbeat, sessions};
 use crate::shared::Shared;
 use crate::socket::Caller;
 use crate::throttle::What;
@@ -42,6 +41,9 @@ use call::{Call, pairs};
 const MOST_SHOWN: usize = 200_000;
 /// The same in a line of the main session, so that its marks stand in that line whole.
 const MOST_IN_A_LINE: usize = 6000;
+/// Runs of hooks that have not ended, waiting ones included: far less than are taken in all, so that a flood of calls
+/// leaves room for people.
+pub(crate) const MOST_RUNS: usize = 100;
 /// Nobody waits longer for a run.
 const LONGEST: u64 = 48 * 60 * 60;
 
@@ -165,9 +167,17 @@ fn no(code: StatusCode, why: &str) -> Response {
     fresh_without_cache(code, &json!({ "ok": false, "error": why }))
 }
 
-/// The answer where the config would not let a gateway start.
-pub(super) fn shut(why: &HooksRefused) -> Response {
-    no(StatusCode::SERVICE_UNAVAILABLE, &format!("no hook is open: {why}"))
+/// The answer where the config would not let a gateway start. Whoever calls has shown nothing yet, and is not told what
+/// is wrong: that a token is the gateway's own secret is worth more than the hooks to somebody who holds it.
+pub(super) fn shut(shared: &Shared, why: &HooksRefused) -> Response {
+    let why = why.to_string();
+    let mut noted = shared.hooks_shut.lock().unwrap_or_else(PoisonError::into_inner);
+    // Once: a day's log is bounded, and whoever calls could fill it.
+    if *noted != why {
+        shared.journal.note(Level::Warn, "no webhook is open", &json!({ "why": why }));
+        *noted = why;
+    }
+    no(StatusCode::SERVICE_UNAVAILABLE, "no hook is open; the gateway's log says why")
 }
 
 /// Lets a call through that shows the token. Whoever guesses is not listened to for a while, not even when he is right.
@@ -329,7 +339,11 @@ fn run(shared: &Shared, found: &Hooks, asked: Asked, call: &Call) -> Result<Valu
     let wanted = Wanted { agent: asked.agent.as_deref(), key, fresh: &fresh };
     let session = found.decide_session(config, &wanted);
     let session = session.map_err(|why| Refused::Bad(why.to_string()))?;
-    let HookSession { agent, key } = session;
+    if let Some(entry) = sessions::meant(&sound, &session.key)?.entry()? {
+        let label = entry.get("label").and_then(Value::as_str);
+        session.decide_stored(label).map_err(|why| Refused::Bad(why.to_string()))?;
+    }
+    let HookSession { agent, key, .. } = session;
     let model = match &asked.model {
         None => None,
         Some(text) => {
@@ -349,9 +363,15 @@ fn run(shared: &Shared, found: &Hooks, asked: Asked, call: &Call) -> Result<Valu
     };
     let run = call.once(&asked.scope()).unwrap_or_else(random::uuid);
     let is_known = shared.runner.session_of(&run).is_some();
+    let crowded = || Refused::Unavailable(chat::CROWDED.to_owned());
     if !is_known && chat::is_crowded(&shared.runner, &key) {
-        return Err(Refused::Unavailable(chat::CROWDED.to_owned()));
+        return Err(crowded());
     }
+    let place = if is_known {
+        None
+    } else {
+        Some(Arc::clone(&shared.hook_runs).try_acquire_owned().map_err(|_full| crowded())?)
+    };
     let request = Run {
         who: Who { session: Some(key.clone()), ..Who::default() },
         authority: Authority::Writer,
@@ -360,11 +380,16 @@ fn run(shared: &Shared, found: &Hooks, asked: Asked, call: &Call) -> Result<Valu
         attachments: Vec::new(),
         run: Some(run),
         timeout: asked.timeout.map(|seconds| Duration::from_secs(seconds.min(LONGEST))),
-        origin: Origin::Session(format!("the hook \"{name}\"")),
+        origin: Origin::Hook,
         approvals: Approvals::FollowUp,
-        wishes: Wishes { model, instructions: None, label: Some(format!("Hook: {name}")) },
+        wishes: Wishes { model, instructions: None, label: Some(format!("{LABEL}{name}")) },
     };
     let started = shared.runner.start(request).map_err(chat::not_started)?;
+    let (runner, run) = (shared.runner.clone(), started.run.clone());
+    drop(tokio::spawn(async move {
+        let _ended = runner.wait(&run, Duration::from_secs(LONGEST)).await;
+        drop(place);
+    }));
     let about = json!({ "hook": name, "run": started.run, "session": started.session });
     shared.journal.note(Level::Info, "a webhook was taken", &about);
     Ok(json!({ "ok": true, "runId": started.run }))

@@ -14,6 +14,7 @@ use clawpen_engine::runner::NotTold;
 use clawpen_engine::tools::Block;
 use clawpen_rules::session::key::SessionKey;
 use clawpen_rules::tools::invoke::{self, Callable, DoorLists, Verdict};
+use clawpen_rules::tools::sessions::SessionTool;
 use clawpen_wire::gateway::ErrorShape;
 use serde_json::{Value, json};
 
@@ -113,18 +114,17 @@ fn call(shared: &Shared, tool: &str, body: &Value) -> Result<Given, Failed> {
     let (allow, deny) = (list("allow"), list("deny"));
     let allow: Vec<&str> = allow.iter().map(String::as_str).collect();
     let deny: Vec<&str> = deny.iter().map(String::as_str).collect();
-    let tool = match invoke::decide(tool, DoorLists { allow: &allow, deny: &deny }) {
+    let mut arguments = body["args"].as_object().cloned().unwrap_or_default();
+    // It may stand beside the arguments.
+    let beside = body["action"].as_str().map(str::trim);
+    let action = arguments.get("action").map_or(beside, Value::as_str).map(str::to_owned);
+    let asked = (tool, action.as_deref());
+    let tool = match invoke::decide(asked, DoorLists { allow: &allow, deny: &deny }) {
         Verdict::Open(tool) => tool,
         Verdict::Closed(_) => return Err(Failed::NotAvailable),
     };
-    let mut arguments = body["args"].as_object().cloned().unwrap_or_default();
-    // Beside the arguments, for tools that have one.
-    if let (
-        Callable::Sessions(clawpen_rules::tools::sessions::SessionTool::Subagents),
-        Some(word),
-    ) = (tool, body["action"].as_str())
-    {
-        arguments.entry("action").or_insert_with(|| json!(word.trim()));
+    if let (Callable::Sessions(SessionTool::Subagents), Some(action)) = (tool, action) {
+        arguments.insert("action".to_owned(), json!(action));
     }
     let arguments = Value::Object(arguments);
     let who = Who {

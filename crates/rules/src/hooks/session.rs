@@ -38,6 +38,31 @@ pub struct HookSession {
     pub agent: AgentId,
     /// As the store has it: `agent:<id>:<key>`.
     pub key: String,
+    named: Named,
+}
+
+/// What a session's name says about whose it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Named {
+    /// The config chose it, or it begins with [`PREFIX`]: it is there for hooks.
+    ForHooks,
+    /// The caller chose it, and somebody else may have it.
+    ByCaller,
+}
+
+/// What the labels begin with of sessions that a hook has begun.
+pub const LABEL: &str = "Hook: ";
+
+impl HookSession {
+    /// Decides whether a session may be spoken in that is there already, by its label. One that no hook has begun is
+    /// somebody's, with what was said there and with whatever limits its owner has set for himself.
+    pub fn decide_stored(&self, label: Option<&str>) -> Result<(), SessionRefused> {
+        match self.named {
+            Named::ForHooks => Ok(()),
+            Named::ByCaller if label.is_some_and(|label| label.starts_with(LABEL)) => Ok(()),
+            Named::ByCaller => Err(SessionRefused::Taken),
+        }
+    }
 }
 
 /// Why it does not.
@@ -61,6 +86,10 @@ pub enum SessionRefused {
         "sessionKey names a session that no hook may speak in; hooks run in sessions of their own"
     )]
     Reserved,
+    #[error(
+        "sessionKey names a session that no hook has begun; one that begins with {PREFIX} is always for hooks"
+    )]
+    Taken,
 }
 
 impl Hooks {
@@ -90,7 +119,12 @@ impl Hooks {
             KeyFrom::Request | KeyFrom::Template => check_own(config, &agent, &stored)?,
             KeyFrom::Config => {}
         }
-        Ok(HookSession { agent, key: stored.as_str().to_owned() })
+        let is_hooks = stored.split().is_some_and(|parts| parts.rest.starts_with(PREFIX));
+        let named = match from {
+            KeyFrom::Request | KeyFrom::Template if !is_hooks => Named::ByCaller,
+            KeyFrom::Request | KeyFrom::Template | KeyFrom::Config => Named::ForHooks,
+        };
+        Ok(HookSession { agent, key: stored.as_str().to_owned(), named })
     }
 
     /// The key that is meant, and who chose it.

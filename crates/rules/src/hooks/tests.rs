@@ -245,6 +245,25 @@ fn a_session_is_the_callers_own() {
     }
 }
 
+#[test]
+fn a_session_that_is_there_already_was_begun_by_a_hook() {
+    use KeyFrom::{Config as Written, Request, Template as Filled};
+    let (config, open) = hooks("allowRequestSessionKey: true");
+    for (key, from, label, expected) in [
+        ("hook:x", Request, None, Ok(())),
+        ("agent:main:Hook:x", Filled, Some("Mine"), Ok(())),
+        ("mine", Request, Some("Hook: Git"), Ok(())),
+        ("mine", Written, None, Ok(())),
+        ("mine", Request, None, Err(SessionRefused::Taken)),
+        ("agent:main:dashboard:1", Filled, Some("Mine"), Err(SessionRefused::Taken)),
+        ("main:heartbeat", Request, Some("Heartbeat"), Err(SessionRefused::Taken)),
+    ] {
+        let wanted = Wanted { agent: None, key: Some((key, from)), fresh: "1" };
+        let session = open.decide_session(&config, &wanted).unwrap();
+        assert_eq!(session.decide_stored(label), expected, "{key}");
+    }
+}
+
 proptest! {
     #[test]
     fn whatever_is_written_a_template_is_read_and_stays_small(

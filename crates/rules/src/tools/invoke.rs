@@ -42,9 +42,9 @@ pub struct DoorLists<'a> {
     pub deny: &'a [&'a str],
 }
 
-/// Decides whether the door has a tool of this name.
+/// Decides whether the door has a tool of this name, for arguments with this `action`.
 #[must_use]
-pub fn decide(name: &str, lists: DoorLists<'_>) -> Verdict {
+pub fn decide((name, action): (&str, Option<&str>), lists: DoorLists<'_>) -> Verdict {
     let tool = Tool::core(name);
     let name = tool.name().as_str();
     let callable = match (BuiltTool::parse(name), SessionTool::parse(name)) {
@@ -55,7 +55,7 @@ pub fn decide(name: &str, lists: DoorLists<'_>) -> Verdict {
         (None, Some(tool)) => Callable::Sessions(tool),
         (None, None) => return Verdict::Closed(Why::Absent),
     };
-    if steers(callable) && !lists.allow.iter().any(|allowed| allowed.trim() == name) {
+    if steers(callable, action) && !lists.allow.iter().any(|allowed| allowed.trim() == name) {
         return Verdict::Closed(Why::Steers);
     }
     if tool_policy::decide(&Layers::of_policy(&[], lists.deny), &tool).is_allowed() {
@@ -65,16 +65,15 @@ pub fn decide(name: &str, lists: DoorLists<'_>) -> Verdict {
     }
 }
 
-/// Whether a tool makes agents do something.
-const fn steers(tool: Callable) -> bool {
+/// Whether a tool makes agents do something, or ends what they do.
+fn steers(tool: Callable, action: Option<&str>) -> bool {
     match tool {
         Callable::Sessions(SessionTool::Send | SessionTool::Spawn) => true,
+        Callable::Sessions(SessionTool::Subagents) => {
+            action.is_some_and(|action| action.trim() != "list")
+        }
         Callable::Sessions(
-            SessionTool::List
-            | SessionTool::History
-            | SessionTool::Status
-            | SessionTool::Subagents
-            | SessionTool::Agents,
+            SessionTool::List | SessionTool::History | SessionTool::Status | SessionTool::Agents,
         )
         | Callable::WebFetch => false,
     }
@@ -96,7 +95,7 @@ mod tests {
 
     #[track_caller]
     fn check(name: &str, (allow, deny): (&[&str], &[&str]), expected: Verdict) {
-        assert_eq!(decide(name, DoorLists { allow, deny }), expected, "{name}");
+        assert_eq!(decide((name, None), DoorLists { allow, deny }), expected, "{name}");
     }
 
     #[test]
@@ -125,6 +124,29 @@ mod tests {
         }
         check("web_fetch", (&[], &[]), Verdict::Open(Callable::WebFetch));
         check("web_fetch", (&[], &["group:web"]), Verdict::Closed(Why::Denied));
+    }
+
+    #[test]
+    fn sub_agents_are_shown_and_steered_only_by_whoever_is_let() {
+        let open = Verdict::Open(Callable::Sessions(SessionTool::Subagents));
+        let closed = Verdict::Closed(Why::Steers);
+        let named: &[&str] = &["subagents"];
+        for (action, allow, expected) in [
+            (None, &[] as &[&str], open),
+            (Some("list"), &[], open),
+            (Some(" list "), &[], open),
+            (Some("kill"), &[], closed),
+            (Some("steer"), &[], closed),
+            (Some(" Steer"), &["*"], closed),
+            (Some(""), &[], closed),
+            (Some("kill"), named, open),
+            (Some("steer"), named, open),
+        ] {
+            let found = decide(("subagents", action), DoorLists { allow, deny: &[] });
+            assert_eq!(found, expected, "{action:?}");
+        }
+        let lists = DoorLists { allow: named, deny: named };
+        assert_eq!(decide(("subagents", None), lists), Verdict::Closed(Why::Denied));
     }
 
     #[test]
