@@ -37,7 +37,7 @@ use crate::socket::Allowance;
 /// How long a client that is told to go may take to do so.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// How long a page that was refused may take to read why before we end the connection. Behind the server that relays it
-/// (Claw3D's own) whoever ends it first names the reason that people see, and ours would only say that we are gone.
+/// (`Claw3D`'s own) whoever ends it first names the reason that people see, and ours would only say that we are gone.
 const READS_WHY: Duration = Duration::from_millis(500);
 
 /// What comes with a new connection.
