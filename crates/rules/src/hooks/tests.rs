@@ -226,7 +226,17 @@ fn a_session_is_the_callers_own() {
             assert_eq!(ask(&open, None, Some((key, from))), Err(SessionRefused::Reserved), "{key}");
         }
     }
-    for key in ["agent:", "agent::main", "agent:main", "a b", "a\nb", "agent: :x"] {
+    for key in [
+        "agent:",
+        "agent::main",
+        "agent:main",
+        "a b",
+        "a\nb",
+        "agent: :x",
+        "agent:main:main\u{200b}",
+        "ma\u{ad}in",
+        "hook:\u{202e}niam",
+    ] {
         let found = ask(&open, None, Some((key, Request)));
         assert_eq!(found, Err(SessionRefused::BadKey), "{key}");
     }
