@@ -128,6 +128,11 @@ impl Hooks {
         Ok(HookSession { agent, key: stored.as_str().to_owned(), named })
     }
 
+    /// Decides whether a call wakes the default agent: it runs then as it would by `/agent`.
+    pub fn decide_wake(&self, config: &Config) -> Result<(), SessionRefused> {
+        self.check_agent(config, &config.default_agent())
+    }
+
     /// The key that is meant, and who chose it.
     fn key(&self, wanted: &Wanted<'_>) -> Result<(String, KeyFrom), SessionRefused> {
         let given = wanted.key.map(|(key, from)| (key.trim(), from));
