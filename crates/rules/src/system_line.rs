@@ -3,6 +3,7 @@
 //! Takes the text of whoever may queue one; gives a line that cannot pass for two, and the words that a model is shown.
 //! Keeps nothing: the queue is the runner's.
 
+use crate::command::is_format;
 use crate::timestamp::Timestamp;
 
 /// So many wait for one session; the oldest goes when another comes.
@@ -11,7 +12,7 @@ pub const MOST_WAITING: usize = 20;
 pub const MOST_CHARACTERS: usize = 8000;
 
 /// A line that may be shown to a model. It has no line end, no control character and nothing that changes the
-/// direction of the text, so nothing in it begins a line of its own.
+/// direction of the text or is not seen, so nothing in it begins a line of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemLine {
     text: String,
@@ -46,12 +47,9 @@ impl SystemLine {
     }
 }
 
-/// What may end a line or turn it round, here or in a terminal.
+/// What may end a line or turn it round, here or in a terminal, or is read by a model and seen by nobody.
 fn breaks(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
-        || ('\u{202a}'..='\u{202e}').contains(&c)
-        || ('\u{2066}'..='\u{2069}').contains(&c)
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') || is_format(c)
 }
 
 /// A message with the lines that wait before it.
@@ -79,6 +77,8 @@ mod tests {
         );
         check("a\r\n\u{b}b\u{85}c\u{2028}d\u{2029}e\u{0}f\u{1b}[2Jg", Some("a b c d e f [2Jg"));
         check("pay \u{202e}evil\u{2066}x", Some("pay evil x"));
+        // Words in letters that no screen shows.
+        check("hi\u{e006f}\u{e0062}\u{e0065}\u{e0079} a\u{200b}b", Some("hi a b"));
         check(" \n\t\u{7} ", None);
         check("", None);
     }

@@ -272,8 +272,23 @@ async fn a_heartbeat_of_its_own_session_model_and_words() {
         let rows = listed["payload"]["sessions"].as_array().unwrap().clone();
         let row = rows.iter().find(|row| row["key"] == "agent:main:main:heartbeat").unwrap();
         sessions.push(row["sessionId"].clone());
+        let limit = json!({ "key": "agent:main:main:heartbeat", "execSecurity": "deny" });
+        let patched = call(&mut client, "sessions.patch", limit).await;
+        assert_eq!(patched["payload"]["entry"]["execSecurity"], "deny", "{patched}");
     }
     assert_ne!(sessions[0], sessions[1]);
+    // A limit that somebody set for it outlasts the talk.
+    wake(&mut client, "now", "third").await;
+    told(&mut client, "preview", "Look here.").await;
+    let store = ground.home.path().join(".openclaw/agents/main/sessions/sessions.json");
+    let store: Value = serde_json::from_str(&std::fs::read_to_string(store).unwrap()).unwrap();
+    let entry = &store["agent:main:main:heartbeat"];
+    assert_eq!(
+        (&entry["execSecurity"], &entry["label"]),
+        (&json!("deny"), &json!("Heartbeat")),
+        "{entry}"
+    );
+    assert_ne!(entry["sessionId"], sessions[1]);
     // What means nothing here is written down.
     let tail = call(&mut client, "logs.tail", json!({})).await["payload"]["lines"].to_string();
     assert!(tail.contains("keys of a heartbeat mean nothing here"), "{tail}");

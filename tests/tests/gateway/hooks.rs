@@ -258,6 +258,14 @@ async fn a_caller_reaches_no_session_of_a_person() {
     let answer = post(&open, "/hooks/agent", body).await;
     assert_eq!(ended(&open, &answer).await[0]["key"], "agent:main:hook:mine");
     over(open).await;
+    // A list of agents without the default one keeps its main session asleep.
+    let bots = ground(&server, "allowedAgentIds: ['bot']").await;
+    let answer = post(&bots, "/hooks/wake", json!({ "text": "up" })).await;
+    assert_eq!(answer["status"], 400, "{answer}");
+    let mut client = login(&bots, ALL).await;
+    let status = call(&mut client, "status", json!({})).await;
+    assert_eq!(status["payload"]["queuedSystemEvents"], json!([]), "{status}");
+    over(bots).await;
     // Without prefixes any name will do, as long as it is nobody's.
     let named = ground(&server, "allowRequestSessionKey: true").await;
     let mut client = login(&named, ALL).await;

@@ -1,8 +1,12 @@
 //! `/v1/responses`: a message to an agent, in the shapes of `OpenAI`'s newer API, and what is refused by name.
 
-use clawpen_tests::model_server::{ModelServer, Reply};
+use std::time::Duration;
+
+use clawpen_tests::model_server::{ModelServer, Piece, Reply};
 use clawpen_tests::replay::gateway_frames::client::http;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
 use super::chat::{WIRE, config, over};
 use super::{Ground, TOKEN};
@@ -162,5 +166,33 @@ async fn what_a_response_cannot_do_is_refused_by_name() {
     let chat = request("/v1/chat/completions", &hi);
     assert_eq!(http(ground.address(), &chat).await.unwrap()["status"], 404);
     assert!(server.received().is_empty());
+    over(ground).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_leaves_at_once_leaves_no_run_behind() {
+    let server = ModelServer::start(|received| {
+        if received.body.to_string().contains("gone by then") {
+            Reply::text("I think").answer(WIRE).cut(1, Piece::Hold)
+        } else {
+            Reply::text("heard").answer(WIRE)
+        }
+    });
+    let ground = ground(&server, "").await;
+    let body = json!({ "model": "openclaw", "input": "gone by then", "stream": true }).to_string();
+    let head = format!(
+        "POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\
+         x-openclaw-scopes: operator.write\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    // Before the run is known, while it is made known, and after that: far more than there are places to run.
+    for number in 0..60 {
+        let mut stream = TcpStream::connect(ground.address()).await.unwrap();
+        stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_micros(number * 200)).await;
+        drop(stream);
+    }
+    let answer = ask(&ground, json!({ "model": "openclaw", "input": "hi" })).await;
+    assert_eq!(answer["status"], 200, "{answer}");
     over(ground).await;
 }

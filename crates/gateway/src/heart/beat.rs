@@ -25,7 +25,7 @@ use clawpen_rules::heartbeat::{
 use clawpen_rules::ids::AgentId;
 use clawpen_rules::models;
 use clawpen_wire::gateway::ErrorShape;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{main_key, tell};
 use crate::methods::sessions::{self, Meant};
@@ -167,10 +167,18 @@ fn minute(shared: &Shared, hours: &Hours) -> Option<u16> {
 
 /// Begins a new talk in a session; the old one is put aside.
 fn renew(place: &Meant) -> Result<(), Stopped> {
-    let entry = json!({ "sessionId": random::uuid(), "label": "Heartbeat" });
-    let changed = place
-        .sessions
-        .change(|store| Ok::<Option<Value>, Infallible>(store.insert(place.key.clone(), entry)));
+    let changed = place.sessions.change(|store| {
+        let mut entry = Map::new();
+        let old = store.get(&place.key);
+        // What was set for the session holds for its next talk too: it may be what keeps it in.
+        for key in sessions::KEPT {
+            let kept = old.and_then(|old| old.get(*key));
+            entry.extend(kept.map(|value| ((*key).to_owned(), value.clone())));
+        }
+        entry.insert("sessionId".to_owned(), json!(random::uuid()));
+        entry.insert("label".to_owned(), json!("Heartbeat"));
+        Ok::<_, Infallible>(store.insert(place.key.clone(), Value::Object(entry)))
+    });
     let old = changed.map_err(|error| Stopped::Failed(error.to_string()))?;
     if let Some(id) = old.as_ref().and_then(|old| old["sessionId"].as_str()) {
         // A transcript that stays is untidy and harmless.

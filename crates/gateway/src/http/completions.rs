@@ -151,7 +151,7 @@ async fn complete(shared: &Arc<Shared>, caller: Caller, request: Request) -> Res
     });
     let asker = asker(&caller, &listener.connection);
     let door = shared.clone();
-    let sent = tokio::task::spawn_blocking(move || chat::send(&door, &asker, &params)).await;
+    let sent = listener.send(move || chat::send(&door, &asker, &params)).await;
     match sent {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => return bad_request(&error.message),

@@ -3,11 +3,13 @@
 //! A client that leaves before the end ends its run.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clawpen_engine::random;
 use clawpen_engine::runner::AbortReason;
 use clawpen_rules::access::{Role, Scope, Scopes};
 use serde_json::Value;
+use tokio::task::JoinError;
 
 use crate::dispatch::Caller as Asker;
 use crate::hub::{Follows, Inbox, Member, Out, Speaks, queue};
@@ -36,13 +38,30 @@ pub(super) enum Heard {
     Failed(String),
 }
 
+/// How a run is ended whose listener has gone, also where it begins only then.
+#[derive(Clone)]
+struct Ending {
+    shared: Arc<Shared>,
+    run: String,
+    session: String,
+    is_gone: Arc<AtomicBool>,
+}
+
+impl Ending {
+    /// May block.
+    fn carry_out(&self) {
+        let runner = &self.shared.runner;
+        let spelled = runner.session_of(&self.run).unwrap_or_else(|| self.session.clone());
+        runner.abort(&spelled, Some(&self.run), AbortReason::Rpc);
+    }
+}
+
 /// Hears of one run. Gone before the run's end, it ends it.
 pub(super) struct Listener {
     shared: Arc<Shared>,
     pub(super) connection: String,
     inbox: Inbox,
-    run: String,
-    session: String,
+    ending: Ending,
     /// How much of the text was heard.
     heard: usize,
     is_over: bool,
@@ -61,15 +80,30 @@ impl Listener {
             speaks: Speaks::Newer,
         };
         shared.hub.join(&connection, member);
-        Self {
+        let ending = Ending {
             shared: shared.clone(),
-            connection,
-            inbox,
             run: run.to_owned(),
             session: session.to_owned(),
-            heard: 0,
-            is_over: false,
-        }
+            is_gone: Arc::default(),
+        };
+        Self { shared: shared.clone(), connection, inbox, ending, heard: 0, is_over: false }
+    }
+
+    /// Sends the message whose run is heard. Whoever leaves while it is sent ends it all the same.
+    pub(super) async fn send<T: Send + 'static>(
+        &self,
+        send: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        let ending = self.ending.clone();
+        let sent = tokio::task::spawn_blocking(move || {
+            let sent = send();
+            // Either this sees that the listener has gone, or the listener finds the run.
+            if ending.is_gone.load(Ordering::SeqCst) {
+                ending.carry_out();
+            }
+            sent
+        });
+        sent.await
     }
 
     pub(super) async fn next(&mut self) -> Heard {
@@ -85,12 +119,12 @@ impl Listener {
                 }
             };
             self.inbox.sent(text.len());
-            if !text.contains(&self.run) {
+            if !text.contains(&self.ending.run) {
                 continue;
             }
             let Ok(frame) = serde_json::from_str::<Value>(&text) else { continue };
             let payload = &frame["payload"];
-            if frame["event"] != "chat" || payload["runId"] != *self.run {
+            if frame["event"] != "chat" || payload["runId"] != *self.ending.run {
                 continue;
             }
             let all = payload["message"]["content"][0]["text"].as_str().unwrap_or_default();
@@ -120,13 +154,10 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.shared.hub.leave(&self.connection);
         if !self.is_over {
-            let (shared, session, run) =
-                (self.shared.clone(), self.session.clone(), self.run.clone());
+            self.ending.is_gone.store(true, Ordering::SeqCst);
+            let ending = self.ending.clone();
             // Ending takes locks that must not be waited for here.
-            drop(tokio::task::spawn_blocking(move || {
-                let spelled = shared.runner.session_of(&run).unwrap_or(session);
-                shared.runner.abort(&spelled, Some(&run), AbortReason::Rpc);
-            }));
+            drop(tokio::task::spawn_blocking(move || ending.carry_out()));
         }
     }
 }

@@ -222,6 +222,8 @@ fn carry_out(shared: &Shared, (found, call): (&Hooks, &Call)) -> Result<Value, R
         Route::Wake => {
             let text = call.text("text").ok_or_else(|| Refused::Bad("text required".to_owned()))?;
             let mode = Mode::parse(call.payload["mode"].as_str());
+            let allowed = found.decide_wake(&shared.sound()?.store.loaded.config);
+            allowed.map_err(|why| Refused::Bad(why.to_string()))?;
             wake(shared, (&foreign(text, "wake", MOST_IN_A_LINE), mode))
         }
         Route::Agent => run(shared, found, direct(call)?, call),

@@ -116,9 +116,8 @@ pub(super) async fn serve(shared: &Arc<Shared>, caller: Caller, request: Request
     let wishes = Wishes { instructions, ..Wishes::default() };
     let asker = asker(&caller, &listener.connection);
     let door = shared.clone();
-    let sent =
-        tokio::task::spawn_blocking(move || chat::send_wishing(&door, &asker, (&params, wishes)));
-    match sent.await {
+    let sent = listener.send(move || chat::send_wishing(&door, &asker, (&params, wishes))).await;
+    match sent {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => return bad_request(&error.message),
         Err(_) => {

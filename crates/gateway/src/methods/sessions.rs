@@ -403,7 +403,7 @@ fn change_error(error: ChangeError<PatchRefusal>) -> ErrorShape {
 }
 
 /// What a reset session keeps.
-const KEPT: &[&str] = &[
+pub(crate) const KEPT: &[&str] = &[
     "thinkingLevel",
     "fastMode",
     "verboseLevel",

@@ -4,6 +4,7 @@
 //! gateway keeps for sub-agents, jobs or other programs. Only what stands in the config itself may name those.
 
 use super::{Agents, Hooks, PREFIX, RequestKeys, begins};
+use crate::command::is_format;
 use crate::config::Config;
 use crate::ids::AgentId;
 use crate::session::Session;
@@ -127,6 +128,11 @@ impl Hooks {
         Ok(HookSession { agent, key: stored.as_str().to_owned(), named })
     }
 
+    /// Decides whether a call wakes the default agent: it runs then as it would by `/agent`.
+    pub fn decide_wake(&self, config: &Config) -> Result<(), SessionRefused> {
+        self.check_agent(config, &config.default_agent())
+    }
+
     /// The key that is meant, and who chose it.
     fn key(&self, wanted: &Wanted<'_>) -> Result<(String, KeyFrom), SessionRefused> {
         let given = wanted.key.map(|(key, from)| (key.trim(), from));
@@ -140,7 +146,8 @@ impl Hooks {
         if let Some(prefixes) = self.prefixes.as_ref().filter(|prefixes| !begins(key, prefixes)) {
             return Err(SessionRefused::Prefix { prefixes: prefixes.clone() });
         }
-        let is_letter = |c: char| !c.is_control() && !c.is_whitespace();
+        // What is not seen would make a key look like another one.
+        let is_letter = |c: char| !c.is_control() && !c.is_whitespace() && !is_format(c);
         if key.chars().count() > LONGEST || !key.chars().all(is_letter) {
             return Err(SessionRefused::BadKey);
         }

@@ -226,7 +226,17 @@ fn a_session_is_the_callers_own() {
             assert_eq!(ask(&open, None, Some((key, from))), Err(SessionRefused::Reserved), "{key}");
         }
     }
-    for key in ["agent:", "agent::main", "agent:main", "a b", "a\nb", "agent: :x"] {
+    for key in [
+        "agent:",
+        "agent::main",
+        "agent:main",
+        "a b",
+        "a\nb",
+        "agent: :x",
+        "agent:main:main\u{200b}",
+        "ma\u{ad}in",
+        "hook:\u{202e}niam",
+    ] {
         let found = ask(&open, None, Some((key, Request)));
         assert_eq!(found, Err(SessionRefused::BadKey), "{key}");
     }
@@ -239,6 +249,10 @@ fn a_session_is_the_callers_own() {
         ask(&few, Some("main"), Some(("hook:x", Request))),
         Err(SessionRefused::AgentNotAllowed { agent: main })
     );
+    let woken = |hooks: &Hooks| hooks.decide_wake(&config);
+    assert_eq!((woken(&open), woken(&shut)), (Ok(()), Ok(())));
+    let refused = SessionRefused::AgentNotAllowed { agent: AgentId::main() };
+    assert_eq!(woken(&few), Err(refused));
     for key in ["y", "agent:bot:hook:x"] {
         let found = ask(&few, Some("bot"), Some((key, Request)));
         assert!(matches!(found, Err(SessionRefused::Prefix { .. })), "{key}: {found:?}");
