@@ -32,11 +32,11 @@ mod stop;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clawpen_rules::backend::Backend;
+use clawpen_rules::backend::{self as backend_rules, Backend};
 use clawpen_rules::browser::BrowserSpec;
 use clawpen_rules::config::own::OwnSettings;
 use clawpen_rules::config::sandbox::{DockerConfig, Scope};
-use clawpen_rules::config::setting::{Layer, Origin, Setting};
+use clawpen_rules::config::setting::{Origin, Setting};
 use clawpen_rules::container::ContainerRefused;
 use clawpen_rules::enforcement::{self, Unenforced};
 use clawpen_rules::environment::{Filter, Filtered};
@@ -255,20 +255,15 @@ pub fn prepare(store: &Store, target: &Target<'_>) -> Result<Prepared, OpenError
     Ok(Prepared { explanation, plan, filter, own, workspace, settled, name, kind, state_dir })
 }
 
-/// The caller's choice, else the config's; without any config, native: it needs nothing installed.
-/// Gives what would have been chosen without the caller's choice.
+/// The caller's choice, else the usual one, which is given.
 fn choose_backend(
     explanation: &mut Explanation,
     store: &Store,
     target: &Target<'_>,
 ) -> Option<String> {
     let configured = &explanation.sandbox.backend;
-    let is_built_in = configured.origin.layer == Layer::BuiltIn;
-    let usual = if is_built_in && store.loaded.config.files().is_empty() {
-        Backend::Native.as_str().to_owned()
-    } else {
-        configured.value.clone()
-    };
+    let mode = explanation.sandbox.mode.value;
+    let usual = backend_rules::usual(configured, mode, store.loaded.config.files());
     let chosen = target.backend.unwrap_or(&usual);
     if chosen != configured.value {
         explanation.sandbox.backend = Setting::new(chosen.to_owned(), Origin::derived("--backend"));

@@ -4,7 +4,8 @@
 
 pub mod choose;
 
-use crate::config::sandbox::SandboxConfig;
+use crate::config::sandbox::{SandboxConfig, SandboxMode};
+use crate::config::setting::{Layer, Setting};
 
 /// Who makes and keeps sandboxes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,6 +45,20 @@ pub fn decide(config: &SandboxConfig) -> Result<Backend, BackendRefused> {
         | Backend::OpenShell
         | Backend::Kubernetes => Ok(backend),
     }
+}
+
+/// What is used where the caller does not choose. Nobody chose where the built-in value stands and no sandbox is asked for,
+/// because there is no config or its mode is off; whoever is put into one all the same gets a native one, which needs
+/// nothing installed. One answer for all sessions of an agent: they may share a sandbox.
+pub fn usual(configured: &Setting<String>, mode: SandboxMode, files: &[String]) -> String {
+    let is_asked_for = match mode {
+        SandboxMode::Off => false,
+        SandboxMode::NonMain | SandboxMode::All => !files.is_empty(),
+    };
+    if configured.origin.layer == Layer::BuiltIn && !is_asked_for {
+        return Backend::Native.as_str().to_owned();
+    }
+    configured.value.clone()
 }
 
 impl Backend {
@@ -86,11 +101,34 @@ mod tests {
         check(r"{backend: 'ssh', ssh: {target: 'u@h'}}", Ok(Backend::Ssh));
     }
 
+    #[test]
+    fn where_nobody_chose_and_no_sandbox_is_asked_for_it_is_native() {
+        let files = ["openclaw.json".to_owned()];
+        let usual_of = |sandbox: &str, files: &[String]| {
+            let config = resolve(sandbox);
+            usual(&config.backend, config.mode.value, files)
+        };
+        for (sandbox, expected) in [
+            ("{}", "native"),
+            ("{mode: 'off'}", "native"),
+            ("{mode: 'non-main'}", "docker"),
+            ("{mode: 'all'}", "docker"),
+            ("{mode: 'off', backend: 'docker'}", "docker"),
+            ("{mode: 'all', backend: 'native'}", "native"),
+        ] {
+            assert_eq!(usual_of(sandbox, &files), expected, "{sandbox}");
+        }
+        assert_eq!(usual_of("{mode: 'all'}", &[]), "native", "there is no config");
+    }
+
     #[track_caller]
     fn check(sandbox: &str, expected: Result<Backend, BackendRefused>) {
+        assert_eq!(decide(&resolve(sandbox)), expected, "{sandbox}");
+    }
+
+    fn resolve(sandbox: &str) -> SandboxConfig {
         let text = format!("{{agents: {{defaults: {{sandbox: {sandbox}}}}}}}");
         let config = Config::from_tree(json5::parse(&text, FileId(0)).unwrap().root, vec![]);
-        let config = SandboxConfig::resolve(&config, None, "/state").unwrap();
-        assert_eq!(decide(&config), expected, "{sandbox}");
+        SandboxConfig::resolve(&config, None, "/state").unwrap()
     }
 }

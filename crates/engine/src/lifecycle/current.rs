@@ -5,12 +5,11 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use clawpen_rules::backend::Backend;
+use clawpen_rules::backend::{self, Backend};
 use clawpen_rules::config::defaults;
 use clawpen_rules::config::fingerprint::{Directories, Fingerprint};
 use clawpen_rules::config::own::OwnSettings;
 use clawpen_rules::config::sandbox::{Owner, PruneConfig, SandboxConfig, Scope, WorkspaceAccess};
-use clawpen_rules::config::setting::Layer;
 use clawpen_rules::container::WorkspaceLabel;
 use clawpen_rules::explain::stronger;
 use clawpen_rules::ids::AgentId;
@@ -185,11 +184,8 @@ impl<'a> Currents<'a> {
             return Some(row.backend);
         }
         let configured = stronger(agent.own.backend.clone(), agent.sandbox.backend.clone());
-        if configured.origin.layer == Layer::BuiltIn && self.store.loaded.config.files().is_empty()
-        {
-            return Some(Backend::Native);
-        }
-        Backend::parse(&configured.value)
+        let mode = agent.sandbox.mode.value;
+        Backend::parse(&backend::usual(&configured, mode, self.store.loaded.config.files()))
     }
 }
 

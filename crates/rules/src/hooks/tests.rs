@@ -249,14 +249,21 @@ fn a_session_is_the_callers_own() {
         ask(&few, Some("main"), Some(("hook:x", Request))),
         Err(SessionRefused::AgentNotAllowed { agent: main })
     );
-    let woken = |hooks: &Hooks| hooks.decide_wake(&config);
-    assert_eq!((woken(&open), woken(&shut)), (Ok(()), Ok(())));
-    let refused = SessionRefused::AgentNotAllowed { agent: AgentId::main() };
-    assert_eq!(woken(&few), Err(refused));
     for key in ["y", "agent:bot:hook:x"] {
         let found = ask(&few, Some("bot"), Some((key, Request)));
         assert!(matches!(found, Err(SessionRefused::Prefix { .. })), "{key}: {found:?}");
     }
+}
+
+#[test]
+fn only_an_agent_that_hooks_may_run_is_woken() {
+    let woken = |more: &str| {
+        let (config, hooks) = hooks(more);
+        hooks.decide_wake(&config)
+    };
+    assert_eq!((woken(""), woken("allowRequestSessionKey: true")), (Ok(()), Ok(())));
+    let refused = SessionRefused::AgentNotAllowed { agent: AgentId::main() };
+    assert_eq!(woken("allowedAgentIds: ['bot']"), Err(refused));
 }
 
 #[test]
