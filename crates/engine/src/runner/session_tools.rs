@@ -23,7 +23,7 @@ use crate::call::Who;
 use crate::error_text::chain;
 use crate::models::talk::Part;
 use crate::random;
-use crate::session_entries::{Entry, Sessions};
+use crate::session_entries::{Entry, MessageKind, Sessions};
 
 /// Generations that are followed to find an ancestor.
 const MOST_GENERATIONS: usize = 16;
@@ -175,7 +175,8 @@ impl Run<'_> {
         let who = nobody(key, &self.request.who);
         let place = self.runner().place(&who).map_err(|error| error.for_model())?;
         let messages = place.sessions.messages(id).map_err(|error| chain(&error))?;
-        Ok(messages.into_iter().map(|message| Value::Object(message.body)).collect())
+        let said = messages.into_iter().filter(|message| message.kind == MessageKind::Said);
+        Ok(said.map(|message| Value::Object(message.body)).collect())
     }
 
     fn send(&self, arguments: &Value) -> Result<Value, String> {
