@@ -98,13 +98,24 @@ pub fn create(
     Ok(Made { id, workspace })
 }
 
-/// What is new about an agent; `None` stays as it is.
+/// What is new about an agent; `None` stays as it is, and so does what is blank.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Changes<'a> {
     pub name: Option<&'a str>,
     pub workspace: Option<&'a str>,
     pub model: Option<&'a str>,
     pub avatar: Option<&'a str>,
+}
+
+impl Changes<'_> {
+    fn said(self) -> Self {
+        Self {
+            name: self.name.filter(|text| !text.trim().is_empty()),
+            workspace: self.workspace.filter(|text| !text.trim().is_empty()),
+            model: self.model.filter(|text| !text.trim().is_empty()),
+            avatar: self.avatar.filter(|text| !text.trim().is_empty()),
+        }
+    }
 }
 
 /// Changes an agent that the config lists.
@@ -116,6 +127,7 @@ pub fn update(
 ) -> Result<AgentId, AgentError> {
     let (config, locations) = (&sound.store.loaded.config, &sound.store.locations);
     let id = rule::listed(config, id)?;
+    let changes = changes.said();
     let workspace = changes.workspace.map(|path| place(locations, path)).transpose()?;
     if let Some(workspace) = &workspace {
         bootstrap(Path::new(workspace), now)?;
@@ -196,6 +208,16 @@ fn forget(config: &mut Node, id: &AgentId) -> usize {
             agent.is_none_or(|agent| AgentId::normalize(agent) != *id)
         });
         removed = before - bindings.len();
+    }
+    // A list with nothing in it says no more than none.
+    let is_empty = |node: &Node| node.as_array().is_some_and(<[Node]>::is_empty);
+    if root.get("bindings").is_some_and(is_empty) {
+        root.remove("bindings");
+    }
+    if let Some(agents) =
+        part(root, "agents").filter(|agents| agents.get("list").is_some_and(is_empty))
+    {
+        agents.remove("list");
     }
     let allow = part(root, "tools").and_then(|tools| part(tools, "agentToAgent"));
     let allow = allow.and_then(|talk| talk.get_mut("allow")).map(|node| &mut node.value);

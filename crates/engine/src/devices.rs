@@ -134,7 +134,8 @@ impl Devices {
         let Some(asking) = Asking::of(&request) else { return Ok(None) };
         self.pair(&asking, now_ms)?;
         // Its token waits for it: it is told when it logs in.
-        self.issue(&asking.device_id, asking.role, now_ms)?;
+        let asked = Scopes::of(asking.scopes.iter().map(String::as_str));
+        self.issue((&asking.device_id, asking.role), &asked, now_ms)?;
         let paired = state_file::read_object(&self.paired(), MAX_BYTES)?;
         Ok(paired.get(&asking.device_id).map(visible))
     }
@@ -152,47 +153,88 @@ impl Devices {
         Ok(is_removed)
     }
 
-    /// Takes back a device's token for a role; says whether there was one.
-    pub fn revoke(&self, device_id: &str, role: Role) -> Result<bool, StateFileError> {
+    /// Takes back a device's token for a role; says whether it ever had one. That it was taken back is remembered.
+    pub fn revoke(&self, device_id: &str, role: Role, now_ms: u64) -> Result<bool, StateFileError> {
         let mut is_revoked = false;
         self.change_paired(|paired| {
-            let tokens = paired.get_mut(device_id).and_then(|device| device.get_mut("tokens"));
-            if let Some(Value::Object(tokens)) = tokens {
-                is_revoked = tokens.remove(role.as_str()).is_some();
+            let stored = paired
+                .get_mut(device_id)
+                .and_then(|device| device.get_mut("tokens")?.get_mut(role.as_str()));
+            if let Some(Value::Object(stored)) = stored {
+                stored.remove("token");
+                stored.insert("revokedAtMs".into(), json!(now_ms));
+                is_revoked = true;
             }
         })?;
         Ok(is_revoked)
     }
 
-    /// The token of a paired device for the scopes it was paired with; made if there is none.
+    /// The token of a paired device, made if there is none that serves for `asked`. A new one is for all that the device
+    /// was paired with; one that was made for less stays, as long as no more is asked for.
     pub fn issue(
         &self,
-        device_id: &str,
-        role: Role,
+        (device_id, role): (&str, Role),
+        asked: &Scopes,
         now_ms: u64,
     ) -> Result<Option<Issued>, StateFileError> {
-        let token =
-            random::token().map_err(state_file::failed("read", Path::new("/dev/urandom")))?;
+        let token = new_token()?;
         let mut issued = None;
         self.change_paired(|paired| {
             let Some(device) = paired.get_mut(device_id) else { return };
-            let scopes = scopes_of(device).expanded();
-            if let Some(old) = issued_in(device, role).filter(|old| old.scopes == scopes) {
-                issued = Some(old);
-                return;
-            }
-            if !device["tokens"].is_object() {
-                device["tokens"] = json!({});
-            }
-            device["tokens"][role.as_str()] = json!({
-                "token": token,
-                "role": role.as_str(),
-                "scopes": scopes.words(),
-                "createdAtMs": now_ms,
-            });
-            issued = Some(Issued { token, scopes, issued_at_ms: now_ms });
+            let approved = scopes_of(device).expanded();
+            let serves =
+                |old: &Issued| approved.covers_all(&old.scopes) && old.scopes.covers_all(asked);
+            issued = match issued_in(device, role).filter(serves) {
+                Some(old) => Some(old),
+                // A token for nothing opens nothing.
+                None if approved.words().is_empty() => None,
+                None => Some(store(
+                    device,
+                    role,
+                    Issued { token, scopes: approved, issued_at_ms: now_ms },
+                )),
+            };
         })?;
         Ok(issued)
+    }
+
+    /// Gives a device another token, for `scopes` or for what the old one was for. `None` if it is not paired in that
+    /// role, or not for so much.
+    pub fn rotate(
+        &self,
+        (device_id, role): (&str, Role),
+        scopes: Option<Scopes>,
+        now_ms: u64,
+    ) -> Result<Option<Issued>, StateFileError> {
+        let token = new_token()?;
+        let mut issued = None;
+        self.change_paired(|paired| {
+            let device = paired.get_mut(device_id);
+            let Some(device) = device.filter(|device| device["role"] == *role.as_str()) else {
+                return;
+            };
+            let approved = scopes_of(device).expanded();
+            let before = || device["tokens"][role.as_str()].get("scopes").map(words);
+            let scopes = scopes.or_else(before).unwrap_or_else(|| approved.clone()).expanded();
+            if !approved.covers_all(&scopes) {
+                return;
+            }
+            let new = store(device, role, Issued { token, scopes, issued_at_ms: now_ms });
+            issued = Some(new);
+        })?;
+        Ok(issued)
+    }
+
+    /// Remembers that a device came in with its token.
+    pub fn used(&self, device_id: &str, role: Role, now_ms: u64) -> Result<(), StateFileError> {
+        self.change_paired(|paired| {
+            let stored = paired
+                .get_mut(device_id)
+                .and_then(|device| device.get_mut("tokens")?.get_mut(role.as_str()));
+            if let Some(Value::Object(stored)) = stored {
+                stored.insert("lastUsedAtMs".into(), json!(now_ms));
+            }
+        })
     }
 
     /// A device's token for a role, if it has one.
@@ -284,12 +326,39 @@ fn scopes_of(device: &Value) -> Scopes {
     words(&device["scopes"])
 }
 
+fn new_token() -> Result<String, StateFileError> {
+    random::token().map_err(state_file::failed("read", Path::new("/dev/urandom")))
+}
+
+/// Writes a token down; when the first one of its role was made stays.
+fn store(device: &mut Value, role: Role, issued: Issued) -> Issued {
+    if !device["tokens"].is_object() {
+        device["tokens"] = json!({});
+    }
+    let since = device["tokens"][role.as_str()]["createdAtMs"].as_u64();
+    device["tokens"][role.as_str()] = json!({
+        "token": issued.token,
+        "role": role.as_str(),
+        "scopes": issued.scopes.words(),
+        "createdAtMs": since.unwrap_or(issued.issued_at_ms),
+    });
+    if since.is_some() {
+        device["tokens"][role.as_str()]["rotatedAtMs"] = json!(issued.issued_at_ms);
+    }
+    issued
+}
+
+/// A token that is worth something. One that the reference took back may still stand there.
 fn issued_in(device: &Value, role: Role) -> Option<Issued> {
     let stored = device.get("tokens")?.get(role.as_str())?;
+    if stored.get("revokedAtMs").is_some_and(Value::is_number) {
+        return None;
+    }
+    let made = || stored["createdAtMs"].as_u64();
     Some(Issued {
         token: stored["token"].as_str().filter(|token| !token.is_empty())?.to_owned(),
         scopes: words(&stored["scopes"]),
-        issued_at_ms: stored["createdAtMs"].as_u64().unwrap_or_default(),
+        issued_at_ms: stored["rotatedAtMs"].as_u64().or_else(made).unwrap_or_default(),
     })
 }
 
@@ -309,11 +378,17 @@ fn visible(device: &Value) -> Value {
     let tokens = device["tokens"].as_object().into_iter().flatten();
     let tokens: Vec<Value> = tokens
         .map(|(_, token)| {
-            json!({
+            let mut shown = json!({
                 "role": token["role"],
                 "scopes": token["scopes"],
                 "createdAtMs": token["createdAtMs"],
-            })
+            });
+            for key in ["rotatedAtMs", "revokedAtMs", "lastUsedAtMs"] {
+                if let Some(when) = token.get(key) {
+                    shown[key] = when.clone();
+                }
+            }
+            shown
         })
         .collect();
     device["tokens"] = json!(tokens);
@@ -352,17 +427,59 @@ mod tests {
         assert_eq!(devices.known("d").unwrap(), None);
         let device = devices.approve(id, 6).unwrap().unwrap();
         assert_eq!(device["tokens"][0]["scopes"], json!(["operator.read"]));
-        let issued = devices.issue("d", Role::Operator, 7).unwrap().unwrap();
+        let read = Scopes::of(["operator.read"]);
+        let issued = devices.issue(("d", Role::Operator), &read, 7).unwrap().unwrap();
         assert_eq!(issued.issued_at_ms, 6);
         assert!(!format!("{issued:?} {device}").contains(&issued.token));
         let stored = devices.token("d", Role::Operator).unwrap().unwrap();
         assert_eq!(stored.token, issued.token);
         assert_eq!(stored.scopes.words(), ["operator.read"]);
         assert_eq!(devices.approve(id, 6).unwrap(), None, "a request is answered once");
-        assert!(devices.revoke("d", Role::Operator).unwrap());
+        assert!(devices.revoke("d", Role::Operator, 9).unwrap());
         assert!(devices.token("d", Role::Operator).unwrap().is_none());
+        let (_, paired) = devices.list(9).unwrap();
+        assert_eq!(paired[0]["tokens"][0]["revokedAtMs"], json!(9));
         assert!(devices.remove("d").unwrap());
         assert!(!devices.remove("d").unwrap());
+    }
+
+    #[test]
+    fn a_token_may_be_for_less_than_its_device_and_never_for_more() {
+        let home = tempfile::tempdir().unwrap();
+        let devices = Devices::in_state(home.path().to_str().unwrap());
+        let (read, write) = (Scopes::of(["operator.read"]), Scopes::of(["operator.write"]));
+        let who = ("d", Role::Operator);
+        devices.pair(&asking("d", &["operator.write"]), 1).unwrap();
+        let whole = devices.issue(who, &write, 2).unwrap().unwrap();
+        assert_eq!(whole.scopes.words(), ["operator.read", "operator.write"]);
+        let small = devices.rotate(who, Some(read.clone()), 3).unwrap().unwrap();
+        assert_eq!((small.scopes.words(), small.issued_at_ms), (vec!["operator.read"], 3));
+        // Whoever comes with it gets no larger one for it.
+        assert_eq!(devices.issue(who, &read, 4).unwrap().unwrap().token, small.token);
+        assert_ne!(devices.issue(who, &write, 5).unwrap().unwrap().token, small.token);
+        let admin = Scopes::of(["operator.admin"]);
+        assert!(devices.rotate(who, Some(admin), 6).unwrap().is_none());
+        assert!(devices.rotate(("d", Role::Node), None, 6).unwrap().is_none());
+        assert!(devices.rotate(("e", Role::Operator), None, 6).unwrap().is_none());
+        // One that was taken back can be given anew.
+        assert!(devices.revoke("d", Role::Operator, 7).unwrap());
+        assert!(devices.rotate(who, Some(read), 8).unwrap().is_some());
+        devices.used("d", Role::Operator, 9).unwrap();
+        let (_, paired) = devices.list(9).unwrap();
+        assert_eq!(
+            paired[0]["tokens"],
+            json!([{ "role": "operator", "scopes": ["operator.read"], "createdAtMs": 2,
+                     "rotatedAtMs": 8, "lastUsedAtMs": 9 }])
+        );
+    }
+
+    #[test]
+    fn who_may_do_nothing_gets_no_token() {
+        let home = tempfile::tempdir().unwrap();
+        let devices = Devices::in_state(home.path().to_str().unwrap());
+        devices.pair(&asking("d", &[]), 1).unwrap();
+        let issued = devices.issue(("d", Role::Operator), &Scopes::of([]), 2).unwrap();
+        assert!(issued.is_none());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use clawpen_rules::timestamp::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::state_file::{self, StateFileError, failed};
 
@@ -28,6 +28,14 @@ pub type Entry = Map<String, Value>;
 #[derive(Debug, Clone)]
 pub struct Sessions {
     path: PathBuf,
+}
+
+/// What became of a transcript that was to be shortened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Compacted {
+    NoTranscript,
+    ShortEnough { kept: usize },
+    Cut { whole: PathBuf, kept: usize },
 }
 
 /// A change that was not made.
@@ -94,20 +102,21 @@ impl Sessions {
         Ok(lines.map_while(Result::ok).filter_map(|line| Message::parse(&line)).collect())
     }
 
-    /// Leaves the head of a transcript and its last lines; the whole is kept beside it. Gives where, and
-    /// how many lines are left; `None` if there was nothing to leave out.
+    /// Leaves the head of a transcript and its last lines; the whole is kept beside it.
     pub fn compact(
         &self,
         session_id: &str,
         keep: usize,
         now: Timestamp,
-    ) -> Result<Option<(PathBuf, usize)>, StateFileError> {
-        let Some(path) = self.transcript(session_id) else { return Ok(None) };
+    ) -> Result<Compacted, StateFileError> {
+        let Some(path) = self.transcript(session_id) else { return Ok(Compacted::NoTranscript) };
         let _lock = state_file::lock(&self.path)?;
-        let Some(text) = state_file::read(&path, MAX_TRANSCRIPT)? else { return Ok(None) };
-        let lines: Vec<&str> = text.lines().collect();
+        let Some(text) = state_file::read(&path, MAX_TRANSCRIPT)? else {
+            return Ok(Compacted::NoTranscript);
+        };
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         if lines.len() <= keep.max(1) {
-            return Ok(None);
+            return Ok(Compacted::ShortEnough { kept: lines.len() });
         }
         let aside = format!("{}.bak.{}", path.display(), now.to_string().replace(':', "-"));
         let aside = PathBuf::from(aside);
@@ -117,7 +126,7 @@ impl Sessions {
         let rest = lines.len().saturating_sub(keep.max(1)).max(head.len());
         let kept: Vec<&str> = head.into_iter().chain(lines.into_iter().skip(rest)).collect();
         state_file::replace(&path, &(kept.join("\n") + "\n"))?;
-        Ok(Some((aside, kept.len())))
+        Ok(Compacted::Cut { whole: aside, kept: kept.len() })
     }
 
     /// Puts a transcript aside under a name that says why and when. One that is not there is no error.
@@ -151,17 +160,43 @@ fn split(store: Map<String, Value>) -> BTreeMap<String, Entry> {
 pub struct Message {
     pub id: String,
     pub body: Map<String, Value>,
+    /// When its line was written, in milliseconds; `None` if the line does not say.
+    pub written: Option<u64>,
+    pub kind: MessageKind,
+}
+
+/// What a line of a transcript stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MessageKind {
+    /// Somebody said it.
+    #[default]
+    Said,
+    /// What came before was put together; shown as a note of the system.
+    Compaction,
 }
 
 impl Message {
     fn parse(line: &str) -> Option<Self> {
         let Ok(Value::Object(mut line)) = serde_json::from_str(line) else { return None };
-        if line.get("type").and_then(Value::as_str) != Some("message") {
-            return None;
-        }
         let id = line.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
-        match line.remove("message") {
-            Some(Value::Object(body)) => Some(Self { id, body }),
+        let written = line.get("timestamp").and_then(Value::as_str).and_then(Timestamp::parse);
+        let written = written.map(Timestamp::as_millis);
+        match line.get("type").and_then(Value::as_str) {
+            Some("message") => match line.remove("message") {
+                Some(Value::Object(body)) => {
+                    Some(Self { id, body, written, kind: MessageKind::Said })
+                }
+                _ => None,
+            },
+            Some("compaction") => {
+                let note = json!({
+                    "role": "system",
+                    "content": [{ "type": "text", "text": "Compaction" }],
+                    "timestamp": written,
+                });
+                let body = note.as_object().cloned().unwrap_or_default();
+                Some(Self { id, body, written, kind: MessageKind::Compaction })
+            }
             _ => None,
         }
     }
@@ -170,7 +205,6 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
     use std::convert::Infallible;
 
     #[test]

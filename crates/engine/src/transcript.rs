@@ -62,6 +62,21 @@ impl Transcript {
         Some(Self { path, id: session_id.to_owned(), cwd: cwd.to_owned() })
     }
 
+    /// Makes the transcript with its head only, unless it is there.
+    pub fn begin(&self, now: Timestamp) -> Result<(), StateFileError> {
+        state_file::create(&self.path, &format!("{}\n", self.header(now))).map(|_| ())
+    }
+
+    fn header(&self, now: Timestamp) -> Value {
+        json!({
+            "type": "session",
+            "version": 3,
+            "id": self.id,
+            "timestamp": now.to_string(),
+            "cwd": self.cwd,
+        })
+    }
+
     /// Adds a message; gives its id.
     pub fn message(&self, message: &Value, now: Timestamp) -> Result<String, StateFileError> {
         self.append(json!({ "type": "message", "message": message }), now)
@@ -106,14 +121,7 @@ impl Transcript {
         }
         let mut text = String::new();
         if file.metadata().map_err(failed("look at", &self.path))?.len() == 0 {
-            let header = json!({
-                "type": "session",
-                "version": 3,
-                "id": self.id,
-                "timestamp": now.to_string(),
-                "cwd": self.cwd,
-            });
-            text = format!("{header}\n");
+            text = format!("{}\n", self.header(now));
         }
         text.push_str(&line.to_string());
         text.push('\n');

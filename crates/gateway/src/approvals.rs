@@ -25,10 +25,14 @@ use crate::shared::{Shared, unavailable};
 
 /// Connections to the database that are kept for the next call.
 const KEPT: usize = 4;
+/// So many names of settled approvals are remembered; whether one is still told is asked of the broker.
+const KEPT_NAMES: usize = 256;
 
 /// What clients know of the approvals.
 pub(crate) struct Approvals {
     open: Mutex<HashMap<String, Open>>,
+    /// Those that askers had given a name of their own and that were settled a moment ago, by their id.
+    settled: Mutex<Vec<(String, Open)>>,
     changed: watch::Sender<u64>,
     databases: Mutex<Vec<Database>>,
 }
@@ -95,11 +99,29 @@ pub(crate) type Told<'a> = MutexGuard<'a, HashMap<String, Open>>;
 
 impl Approvals {
     pub(crate) fn new() -> Self {
-        Self { open: Mutex::default(), changed: watch::Sender::new(0), databases: Mutex::default() }
+        Self {
+            open: Mutex::default(),
+            settled: Mutex::default(),
+            changed: watch::Sender::new(0),
+            databases: Mutex::default(),
+        }
     }
 
     pub(crate) fn told(&self) -> Told<'_> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What an asker called so, settled a moment ago.
+    pub(crate) fn settled(&self, shown: &str) -> Option<(String, Open)> {
+        let settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        settled.iter().rev().find(|(_, open)| open.shown == shown).cloned()
+    }
+
+    fn keep_settled(&self, id: &str, open: Open) {
+        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        let over = settled.len().saturating_sub(KEPT_NAMES - 1);
+        settled.drain(..over);
+        settled.push((id.to_owned(), open));
     }
 
     /// Wakes whoever waits for an answer.
@@ -159,6 +181,9 @@ pub(crate) fn settle(shared: &Shared, told: &mut Told<'_>, id: &str, answer: Opt
             "request": open.request,
         });
         shared.hub.broadcast("exec.approval.resolved", &payload, Slow::Drop);
+    }
+    if open.shown != id {
+        shared.approvals.keep_settled(id, open);
     }
     shared.approvals.wake();
 }

@@ -171,6 +171,10 @@ pub(crate) async fn frame(shared: &Arc<Shared>, session: &Session, text: &str) {
     };
     session.outbox.answer(gateway::response(&id, &outcome));
     drop(hold);
+    // Who is sent away is told why first.
+    if session.strikes.load(Ordering::Relaxed) > MAX_UNAUTHORIZED {
+        session.outbox.close(close::POLICY, "repeated unauthorized calls");
+    }
 }
 
 /// The run that a request begins.
@@ -219,10 +223,7 @@ fn refused(session: &Session, method: &str, refusal: Refusal) -> ErrorShape {
     match refusal {
         Refusal::Other(error) => error,
         Refusal::Access(Access::WrongRole(role)) => {
-            let strikes = session.strikes.fetch_add(1, Ordering::Relaxed) + 1;
-            if strikes > MAX_UNAUTHORIZED {
-                session.outbox.close(close::POLICY, "repeated unauthorized calls");
-            }
+            session.strikes.fetch_add(1, Ordering::Relaxed);
             ErrorShape::invalid(format!("unauthorized role: {}", role.as_str()))
         }
         Refusal::Access(Access::Missing(scope)) => {

@@ -174,7 +174,8 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     fn auth(&self, key: &str) -> Option<&str> {
-        self.knock.request.params["auth"][key].as_str().filter(|text| !text.is_empty())
+        let shown = self.knock.request.params["auth"][key].as_str();
+        shown.map(str::trim).filter(|text| !text.is_empty())
     }
 
     fn guesser(&self, what: What) -> Option<Guesser> {
@@ -252,8 +253,11 @@ impl Attempt<'_> {
             signed_at: device["signedAt"].as_f64().map_or(0, whole),
             nonce: text("nonce"),
         };
-        let token =
-            ["token", "deviceToken", "bootstrapToken"].iter().find_map(|key| self.auth(key));
+        // What was signed is what was sent, blanks and all.
+        let auth = &self.knock.request.params["auth"];
+        let token = ["token", "deviceToken", "bootstrapToken"]
+            .iter()
+            .find_map(|key| auth[key].as_str().filter(|text| !text.is_empty()));
         let signed = Signed {
             client_id: &self.client.id,
             client_mode: &self.client.mode,
@@ -313,8 +317,16 @@ impl Attempt<'_> {
         let stored = self.shared.devices.token(device, self.role).map_err(|e| unavailable(&e))?;
         let shown = self.auth("deviceToken").or_else(|| self.auth("token"));
         let (Some(stored), Some(shown)) = (stored, shown) else { return Ok(false) };
-        let asked = Scopes::of(self.scope_words.iter().map(String::as_str));
-        Ok(is_same(&stored.token, shown) && stored.scopes.covers_all(&asked))
+        let is_it = is_same(&stored.token, shown) && stored.scopes.covers_all(&self.scopes());
+        if is_it {
+            let used = self.shared.devices.used(device, self.role, now_ms());
+            used.map_err(|error| unavailable(&error))?;
+        }
+        Ok(is_it)
+    }
+
+    fn scopes(&self) -> Scopes {
+        Scopes::of(self.scope_words.iter().map(String::as_str))
     }
 
     fn pair(&self, proof: &Proof<'_>) -> Result<(String, Option<Issued>), Refused> {
@@ -335,7 +347,7 @@ impl Attempt<'_> {
         let known = devices.known(proof.id).map_err(fail)?;
         let shown = ShownDevice {
             role: self.role,
-            scopes: Scopes::of(self.scope_words.iter().map(String::as_str)),
+            scopes: self.scopes(),
             platform: Some(self.client.platform.clone()),
             family: self.client.family.clone(),
         };
@@ -362,7 +374,10 @@ impl Attempt<'_> {
             }
         }
         let issued = match self.role {
-            Role::Operator => devices.issue(proof.id, self.role, now_ms()).map_err(fail)?,
+            Role::Operator => {
+                let who = (proof.id, self.role);
+                devices.issue(who, &self.scopes(), now_ms()).map_err(fail)?
+            }
             Role::Node => None,
         };
         Ok((proof.id.to_owned(), issued))

@@ -87,10 +87,31 @@ pub fn all(config: &Config, found: &[AgentId]) -> Vec<AgentId> {
         ids.extend(found.iter().cloned());
     }
     ids.retain(|id| *id != default);
-    ids.sort();
+    ids.sort_by_key(in_a_list);
     ids.dedup();
     ids.insert(0, default);
     ids
+}
+
+/// Every agent there is, in the order in which the config lists them.
+pub fn as_listed(config: &Config, found: &[AgentId]) -> Vec<AgentId> {
+    let mut ids: Vec<AgentId> = Vec::new();
+    for (id, _) in config.agents() {
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    if ids.is_empty() { all(config, found) } else { ids }
+}
+
+/// An id as lists of people sort it: signs come before digits and letters.
+fn in_a_list(id: &AgentId) -> Vec<u8> {
+    let place = |byte: u8| match byte {
+        b'_' => 0,
+        b'-' => 1,
+        other => other,
+    };
+    id.as_str().bytes().map(place).collect()
 }
 
 /// The name that the config gives an agent.
@@ -102,6 +123,7 @@ pub fn name(config: &Config, id: &AgentId) -> Option<String> {
 
 /// Decides whether clients may touch a file of a workspace. By its exact name: no path gets through.
 pub fn decide_file(name: &str) -> Result<&'static str, AgentRefusal> {
+    let name = name.trim();
     let known = FILES.iter().find(|known| **known == name).copied();
     known.ok_or_else(|| AgentRefusal::File { name: name.to_owned() })
 }
@@ -143,11 +165,16 @@ mod tests {
         };
         assert_eq!(ids("{}"), ["main", "old"]);
         assert_eq!(ids("{agents: {list: [{id: 'b'}, {id: 'a', default: true}]}}"), ["a", "b"]);
+        let listed = config("{agents: {list: [{id: 'b'}, {id: 'a', default: true}, {id: 'b'}]}}");
+        assert_eq!(as_listed(&listed, &[]), ["b", "a"].map(AgentId::normalize));
+        let many =
+            "{agents: {list: [{id: 'z'}, {id: 'b1'}, {id: 'b-1'}, {id: 'b_1'}, {id: 'ba'}]}}";
+        assert_eq!(ids(many), ["z", "b_1", "b-1", "b1", "ba"]);
     }
 
     #[test]
     fn files_go_by_their_exact_names() {
-        assert_eq!(decide_file("SOUL.md"), Ok("SOUL.md"));
+        assert_eq!(decide_file(" SOUL.md "), Ok("SOUL.md"));
         for name in ["../SOUL.md", "soul.md", "", "/etc/passwd", "SOUL.md/../x"] {
             assert!(decide_file(name).is_err(), "{name}");
         }

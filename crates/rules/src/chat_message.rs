@@ -20,13 +20,47 @@ pub fn split_head(text: &str) -> (Option<String>, &str) {
     let Some((metadata, rest)) =
         text.split_once(HEAD).and_then(|(_, rest)| rest.split_once("\n```\n\n"))
     else {
-        return (None, text);
+        return (None, without_time(text));
     };
     let label = metadata.lines().find_map(|line| {
         let value = line.trim().strip_prefix("\"label\":")?.trim().trim_end_matches(',');
         Some(value.strip_prefix('"')?.strip_suffix('"')?.to_owned())
     });
     (label, without_time(rest))
+}
+
+/// A text without the signs by which a model says how its answer is to be delivered: `[[reply_to_current]]`,
+/// `[[reply_to: id]]` and `[[audio_as_voice]]`.
+#[must_use]
+pub fn without_signs(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find("[[") {
+        let (before, after) = rest.split_at(start);
+        kept.push_str(before);
+        let sign = after.strip_prefix("[[").and_then(|inner| inner.split_once("]]"));
+        if let Some((_, behind)) = sign.filter(|(inner, _)| is_sign(inner)) {
+            rest = behind;
+        } else {
+            kept.push('[');
+            rest = after.get(1..).unwrap_or_default();
+        }
+    }
+    kept + rest
+}
+
+fn is_sign(inner: &str) -> bool {
+    let inner = inner.trim().to_ascii_lowercase();
+    let answers =
+        inner.strip_prefix("reply_to").and_then(|rest| rest.trim_start().strip_prefix(':'));
+    let names_one = answers.is_some_and(|id| !id.trim().is_empty() && !id.contains(['\n', ']']));
+    names_one || inner == "reply_to_current" || inner == "audio_as_voice"
+}
+
+/// Says whether an answer is only the word by which a model says nothing.
+#[must_use]
+pub fn is_silent(text: &str) -> bool {
+    text.trim() == "NO_REPLY"
 }
 
 /// A text without `[Sun 2026-11-15 17:55 UTC] ` before it.
@@ -57,6 +91,21 @@ mod tests {
                       [Sun 2026-11-15 17:55 UTC] [x] hello";
         assert_eq!(split_head(stored), (Some("cli".to_owned()), "[x] hello"));
         assert_eq!(split_head("[Sun] hello"), (None, "[Sun] hello"));
+        assert_eq!(split_head("[Sun 2026-11-15 17:55 UTC] hello"), (None, "hello"));
         assert_eq!(split_head("hello"), (None, "hello"));
+    }
+
+    #[test]
+    fn signs_of_delivery_are_not_shown() {
+        for (text, expected) in [
+            ("[[reply_to_current]] yes", " yes"),
+            ("a [[ Reply_To : 12 ]]b", "a b"),
+            ("[[audio_as_voice]]", ""),
+            ("[[1, 2], [3]] and [[x]]", "[[1, 2], [3]] and [[x]]"),
+            ("[[reply_to:]] [[open", "[[reply_to:]] [[open"),
+            ("[[[reply_to_current]]", "["),
+        ] {
+            assert_eq!(without_signs(text), expected, "{text}");
+        }
     }
 }

@@ -33,8 +33,8 @@ pub const MAX_PENDING_PER_ADDRESS: usize = 32;
 pub const MAX_UNAUTHORIZED: u32 = 10;
 /// A frame nested deeper is refused before it is looked at.
 pub const MAX_DEPTH: usize = 64;
-/// The longest reason that a close frame can carry.
-pub const MAX_CLOSE_REASON: usize = 123;
+/// The longest reason that is put into a close frame.
+pub const MAX_CLOSE_REASON: usize = 120;
 /// What somebody reads who comes without TLS to a port that speaks nothing else.
 pub const TLS_ONLY: &str = "this port speaks TLS; use https:// or wss:// here\n";
 
@@ -272,6 +272,7 @@ mod tests {
 
     #[test]
     fn a_close_reason_is_cut_at_a_character() {
-        assert_eq!(close_reason(&"é".repeat(100)).len(), 122);
+        assert_eq!(close_reason(&"é".repeat(100)).len(), MAX_CLOSE_REASON);
+        assert_eq!(close_reason(&format!("a{}", "é".repeat(100))).len(), MAX_CLOSE_REASON - 1);
     }
 }

@@ -3,10 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test without its set-up cannot go on")]
 
 mod approvals;
+mod beside;
 mod chat;
 mod checklist;
 mod claw3d;
 mod cron;
+mod details;
 mod heartbeats;
 mod hooks;
 mod hosts;

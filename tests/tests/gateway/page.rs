@@ -26,6 +26,8 @@ fn kind(shape: &Shape) -> String {
         Shape::Integer { least, most } => format!("whole number, {least} to {most}"),
         Shape::Constant(text) => format!("`{text}`"),
         Shape::Number(number) => format!("`{number}`"),
+        Shape::Numeric => "number".to_owned(),
+        Shape::Null => "`null`".to_owned(),
         Shape::Formed(form) => format!("text like `{}`", form.pattern),
         Shape::Words(words) => {
             words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")

@@ -15,7 +15,7 @@ use super::{Ground, TOKEN};
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(120);
 
 #[expect(clippy::print_stderr, reason = "whoever runs the tests should know what was left out")]
-fn installed() -> Option<PathBuf> {
+pub(super) fn installed() -> Option<PathBuf> {
     let place = std::env::var_os("CLAWPEN_REFERENCE_CLI").map(PathBuf::from);
     if place.is_none() {
         eprintln!("skipped: CLAWPEN_REFERENCE_CLI is not set; run `cargo xtask test gateway`");

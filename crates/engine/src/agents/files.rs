@@ -142,18 +142,31 @@ pub(super) fn append(workspace: &Path, name: &str, lines: &str) -> Result<(), St
     }
 }
 
-/// The files to list: all that every workspace has, the first day's only while it is there, and the
+/// The files to list: all that every workspace has, the first day's until that day is over, and the
 /// memory under the name it has.
 pub fn names(workspace: &Path) -> Vec<&'static str> {
     let is_there = |name: &str| fs::symlink_metadata(workspace.join(name)).is_ok();
     let has_small = is_there("memory.md") && !is_there("MEMORY.md");
     let shown = FILES.iter().copied().filter(|name| match *name {
-        "BOOTSTRAP.md" => is_there(name),
+        "BOOTSTRAP.md" => is_there(name) || !is_set_up(workspace),
         "MEMORY.md" => !has_small,
         "memory.md" => has_small,
         _ => true,
     });
     shown.collect()
+}
+
+/// Says whether the first day is over: the workspace says so, or its file of that day was there and is gone.
+fn is_set_up(workspace: &Path) -> bool {
+    let read = || {
+        let root = beneath::open_root(workspace).ok()?;
+        let root = Root::without_links(root.as_fd());
+        let path = Path::new(".openclaw/workspace-state.json");
+        let file = beneath::open(root, path, Open::Read).ok()?;
+        serde_json::from_reader::<_, serde_json::Value>(fs::File::from(file).take(MAX_BYTES)).ok()
+    };
+    let state = read().unwrap_or_default();
+    state["setupCompletedAt"].is_string() || state["bootstrapSeededAt"].is_string()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ impl Attempt<'_> {
     /// What somebody with a wrong secret, or none, is told.
     pub(super) fn unauthorized(&self, secret: SecretVerdict) -> ErrorShape {
         let is_device_token = self.auth("deviceToken").is_some() && self.auth("token").is_none();
+        let is_bootstrap = self.auth("bootstrapToken").is_some() && self.auth("token").is_none();
         let has_device = self.knock.request.params["device"].is_object();
         let (word, upper) = match self.shared.guard {
             Guard::Password(_) => ("password", "PASSWORD"),
@@ -49,10 +50,20 @@ impl Attempt<'_> {
                 if is_device_token =>
             {
                 (
-                    format!("unauthorized: device token mismatch ({hint})"),
+                    "unauthorized: device token mismatch (rotate or reissue it)".to_owned(),
                     "AUTH_DEVICE_TOKEN_MISMATCH".to_owned(),
                     "device_token_mismatch".to_owned(),
                     "update_auth_credentials",
+                )
+            }
+            // Nobody is given such a token here.
+            SecretVerdict::Right | SecretVerdict::Absent | SecretVerdict::Wrong if is_bootstrap => {
+                (
+                    "unauthorized: bootstrap token invalid or expired (pair this device instead)"
+                        .to_owned(),
+                    "AUTH_BOOTSTRAP_TOKEN_INVALID".to_owned(),
+                    "bootstrap_token_invalid".to_owned(),
+                    "review_auth_configuration",
                 )
             }
             SecretVerdict::Absent => (
@@ -71,6 +82,7 @@ impl Attempt<'_> {
         let can_retry = code == "AUTH_TOKEN_MISMATCH"
             && has_device
             && self.auth("token").is_some()
+            && self.auth("password").is_none()
             && self.auth("deviceToken").is_none();
         ErrorShape::invalid(text).with_details(json!({
             "code": code,

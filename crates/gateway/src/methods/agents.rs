@@ -22,6 +22,23 @@ pub(crate) fn all(sound: &Sound) -> Vec<AgentId> {
     rule::all(&sound.store.loaded.config, &found)
 }
 
+/// Every agent there is, and those that are no longer listed and have left state: sessions outlive their agents.
+pub(crate) fn with_state(sound: &Sound) -> Vec<AgentId> {
+    let mut ids = all(sound);
+    for id in engine::found(&sound.store.locations.state_dir) {
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    ids
+}
+
+/// Every agent there is, as the config lists them.
+pub(crate) fn as_listed(sound: &Sound) -> Vec<AgentId> {
+    let found = engine::found(&sound.store.locations.state_dir);
+    rule::as_listed(&sound.store.loaded.config, &found)
+}
+
 pub(crate) fn list(shared: &Shared) -> Result<Value, ErrorShape> {
     let sound = shared.sound()?;
     let config = &sound.store.loaded.config;
@@ -183,7 +200,8 @@ impl Identity {
     fn shown(&self, id: &AgentId) -> Value {
         let (name, avatar) = self.for_pages(id);
         let mut shown = json!({ "agentId": id.as_str(), "name": name, "avatar": avatar });
-        if let Some(emoji) = &self.emoji {
+        // A letter is a picture and no emoji.
+        if let Some(emoji) = self.emoji.as_ref().filter(|emoji| !emoji.is_ascii()) {
             shown["emoji"] = json!(emoji);
         }
         shown
@@ -214,7 +232,8 @@ pub(crate) fn picture(text: &str) -> Picture<'_> {
 
 /// The value of `- Label: value` in a file.
 fn line(file: &str, label: &str) -> Option<String> {
-    file.lines().find_map(|line| {
+    // Whoever is renamed is told so at the end of the file.
+    file.lines().rev().find_map(|line| {
         let line = line.trim().trim_start_matches(['-', '*']).trim();
         let (key, value) = line.split_once(':')?;
         let is_it = key.trim_matches('*').trim().eq_ignore_ascii_case(label);

@@ -1,14 +1,14 @@
 //! `config.*`: the user's config, without its secrets.
 
+mod lookup;
+
 use std::time::Instant;
 
 use clawpen_engine::config_file::{self, Base, Sound, WriteError};
 use clawpen_rules::approval::file::SetRefusal;
 use clawpen_rules::config::load::Finding;
 use clawpen_rules::config::redact::{self, NothingToRestore, SENTINEL, Sources};
-use clawpen_rules::config::schema::{
-    Field, ObjectSchema, Others, Presence, Range, Schema, json as schema_json, keys,
-};
+use clawpen_rules::config::schema::{json as schema_json, keys};
 use clawpen_rules::config::tree::{FileId, Node, Value as Tree};
 use clawpen_rules::config::{edit, json5, patch as merge};
 use clawpen_wire::gateway::{COMPATIBLE_RELEASE, ErrorShape};
@@ -19,8 +19,12 @@ use crate::dispatch::Caller;
 use crate::shared::{Shared, unavailable};
 use crate::tree_json::to_json;
 
+pub(crate) use lookup::lookup;
+
 /// How many problems are named in a message.
 const SHOWN_ISSUES: usize = 3;
+/// How many values that a key takes are named beside a problem.
+const SHOWN_VALUES: usize = 12;
 
 pub(crate) fn get(shared: &Shared) -> Result<Value, ErrorShape> {
     let view = shared.view()?;
@@ -93,18 +97,18 @@ fn repeats_secret(text: &str, written: &Node, hidden: &Node) -> bool {
 }
 
 pub(crate) fn set(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
-    let sound = replace(shared, params)?;
-    Ok(json!({ "ok": true, "path": shared.locations.config, "config": shown(&sound) }))
+    let config = replace(shared, params)?;
+    Ok(json!({ "ok": true, "path": shared.locations.config, "config": config }))
 }
 
 pub(crate) fn apply(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
-    let sound = replace(shared, params)?;
-    Ok(applied(shared, ("config.apply", "config-apply"), params, &sound))
+    let config = replace(shared, params)?;
+    Ok(applied(shared, ("config.apply", "config-apply"), params, config))
 }
 
 pub(crate) fn patch(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
     let raw = text(params, "raw");
-    let sound = write(shared, params, |old| {
+    let config = write(shared, params, |old| {
         let patch = parse(raw)?;
         if patch.as_object().is_none() {
             return Err(ErrorShape::invalid("config.patch raw must be an object"));
@@ -113,28 +117,45 @@ pub(crate) fn patch(shared: &Shared, params: &Value) -> Result<Value, ErrorShape
         merge::merge(&mut new, &patch);
         restore(new, old)
     })?;
-    Ok(applied(shared, ("config.patch", "config-patch"), params, &sound))
+    Ok(applied(shared, ("config.patch", "config-patch"), params, config))
 }
 
-fn replace(shared: &Shared, params: &Value) -> Result<Sound, ErrorShape> {
+fn replace(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
     let raw = text(params, "raw");
     write(shared, params, |old| {
         let new = parse(raw)?;
         if new.as_object().is_none() {
-            return Err(ErrorShape::invalid("invalid config: <root>: needs type object"));
+            let message = format!("needs type object, found {}", new.value.kind());
+            let details = json!({ "issues": [{ "path": "", "message": message }] });
+            let error = ErrorShape::invalid(format!("invalid config: <root>: {message}"));
+            return Err(error.with_details(details));
         }
         restore(new, old)
     })
 }
 
+/// Changes the file; gives the config as it was meant, without its secrets. Who wrote it last, and when, is what the
+/// client said about it: that this write is noted in the file is seen when it is read again.
 fn write(
     shared: &Shared,
     params: &Value,
     plan: impl FnOnce(&Sound) -> Result<Node, ErrorShape>,
-) -> Result<Sound, ErrorShape> {
+) -> Result<Value, ErrorShape> {
     let base = Base::Seen(optional(params, "baseHash"));
-    let plan = |old: &Sound| plan(old).map_err(Plan);
-    config_file::write(&shared.around, base, Shared::now(), plan).map_err(write_error)
+    let mut meta = None;
+    let plan = |old: &Sound| {
+        let wanted = plan(old).map_err(Plan)?;
+        meta = wanted.get("meta").map(to_json);
+        Ok(wanted)
+    };
+    let sound =
+        config_file::write(&shared.around, base, Shared::now(), plan).map_err(write_error)?;
+    let mut config = to_json(&redact::redact(&sound.shown));
+    if let Some(config) = config.as_object_mut() {
+        config.remove("meta");
+        config.extend(meta.map(|meta| ("meta".to_owned(), meta)));
+    }
+    Ok(config)
 }
 
 /// What a plan says instead of a config.
@@ -174,8 +195,15 @@ fn invalid(findings: &[Finding]) -> ErrorShape {
 }
 
 fn issues(findings: &[Finding]) -> Value {
-    let issues =
-        findings.iter().map(|finding| json!({ "path": finding.key, "message": finding.message }));
+    let issues = findings.iter().map(|finding| {
+        let mut issue = json!({ "path": finding.key, "message": finding.message });
+        if !finding.allowed.is_empty() {
+            let (shown, hidden) = finding.allowed.split_at(finding.allowed.len().min(SHOWN_VALUES));
+            issue["allowedValues"] = json!(shown);
+            issue["allowedValuesHiddenCount"] = json!(hidden.len());
+        }
+        issue
+    });
     Value::Array(issues.collect())
 }
 
@@ -194,12 +222,8 @@ fn restore(mut new: Node, old: &Sound) -> Result<Node, ErrorShape> {
     Ok(new)
 }
 
-fn shown(sound: &Sound) -> Value {
-    to_json(&redact::redact(&sound.shown))
-}
-
 /// Changes are read at the next call, so nothing restarts; the answer keeps the shape that clients know.
-fn applied(shared: &Shared, (method, kind): (&str, &str), params: &Value, sound: &Sound) -> Value {
+fn applied(shared: &Shared, (method, kind): (&str, &str), params: &Value, config: Value) -> Value {
     let path = &shared.locations.config;
     let mut payload = json!({
         "kind": kind,
@@ -209,14 +233,14 @@ fn applied(shared: &Shared, (method, kind): (&str, &str), params: &Value, sound:
         "stats": { "mode": method, "root": path },
     });
     for (from, to) in [("sessionKey", "sessionKey"), ("note", "message")] {
-        if let Some(value) = optional(params, from) {
+        if let Some(value) = optional(params, from).map(str::trim).filter(|text| !text.is_empty()) {
             payload[to] = json!(value);
         }
     }
     json!({
         "ok": true,
         "path": path,
-        "config": shown(sound),
+        "config": config,
         "restart": {
             "ok": true,
             "pid": std::process::id(),
@@ -245,73 +269,6 @@ pub(crate) fn schema() -> Value {
         "version": COMPATIBLE_RELEASE,
         "generatedAt": "2026-03-28T00:00:00.000Z",
     })
-}
-
-/// One key of the schema and what stands below it.
-pub(crate) fn lookup(params: &Value) -> Result<Value, ErrorShape> {
-    let path = text(params, "path").trim().trim_matches('.');
-    let found = path.split('.').try_fold(&keys::ROOT, step);
-    let found = found.ok_or_else(|| ErrorShape::invalid("config schema path not found"))?;
-    let mut schema = json!({});
-    if let Some(kind) = kind(found) {
-        schema["type"] = json!(kind);
-    }
-    let object = as_object(found);
-    if object.is_some_and(|object| object.others == Others::Refuse) {
-        schema["additionalProperties"] = json!(false);
-    }
-    let fields = object.map(|object| object.fields).unwrap_or_default();
-    let children: Vec<Value> = fields.iter().map(|field| child(path, field)).collect();
-    Ok(json!({ "path": path, "schema": schema, "children": children }))
-}
-
-/// What a key leads to: a member, any key of a map, or an item of a list.
-fn step(schema: &'static Schema, key: &str) -> Option<&'static Schema> {
-    match schema {
-        Schema::Object(object) => {
-            object.fields.iter().find(|field| field.name == key).map(|field| &field.schema)
-        }
-        Schema::Map(item) => Some(item),
-        Schema::List(item) if key == "*" || key.parse::<usize>().is_ok() => Some(item),
-        Schema::Either(shapes) => shapes.iter().find_map(|shape| step(shape, key)),
-        Schema::Any
-        | Schema::Bool
-        | Schema::Text { .. }
-        | Schema::Number(_)
-        | Schema::Words(_)
-        | Schema::List(_) => None,
-    }
-}
-
-fn child(path: &str, field: &'static Field) -> Value {
-    let mut child = json!({ "key": field.name, "path": format!("{path}.{}", field.name) });
-    if let Some(kind) = kind(&field.schema) {
-        child["type"] = json!(kind);
-    }
-    child["required"] = json!(field.presence == Presence::Required);
-    child["hasChildren"] =
-        json!(matches!(field.schema, Schema::Object(_) | Schema::Map(_) | Schema::List(_)));
-    child
-}
-
-fn as_object(schema: &'static Schema) -> Option<&'static ObjectSchema> {
-    match schema {
-        Schema::Object(object) => Some(object),
-        _ => None,
-    }
-}
-
-/// The type of a value; words and alternatives have none of their own.
-fn kind(schema: &Schema) -> Option<&'static str> {
-    match schema {
-        Schema::Bool => Some("boolean"),
-        Schema::Text { .. } => Some("string"),
-        Schema::Number(Range::PositiveInteger | Range::NotNegativeInteger) => Some("integer"),
-        Schema::Number(Range::Any | Range::Positive | Range::NotNegative) => Some("number"),
-        Schema::List(_) => Some("array"),
-        Schema::Map(_) | Schema::Object(_) => Some("object"),
-        Schema::Any | Schema::Words(_) | Schema::Either(_) => None,
-    }
 }
 
 #[cfg(test)]

@@ -57,30 +57,25 @@ pub(crate) fn remove(shared: &Shared, params: &Value) -> Result<Value, ErrorShap
     Ok(json!({ "deviceId": device }))
 }
 
-/// Gives a device a new token. The old one is worth nothing from then on, and whoever used it is let go.
+/// Gives a device a new token, for as much as the old one or for less. The old one is worth nothing from then on, and
+/// whoever used it is let go.
 pub(crate) fn rotate(
     shared: &Shared,
     caller: &Caller,
     params: &Value,
 ) -> Result<Value, ErrorShape> {
-    let (device, role) = (text(params, "deviceId"), text(params, "role"));
-    let unknown = || ErrorShape::invalid("device token rotation denied");
-    let role = Role::parse(role).ok_or_else(unknown)?;
-    let old = shared.devices.token(device, role).map_err(fail)?.ok_or_else(unknown)?;
-    if !caller.scopes.covers_all(&old.scopes) {
+    let (device, role) = (text(params, "deviceId").trim(), text(params, "role").trim());
+    let denied = || ErrorShape::invalid("device token rotation denied");
+    let role = Role::parse(role).ok_or_else(denied)?;
+    let known = shared.devices.known(device).map_err(fail)?.ok_or_else(denied)?;
+    if !caller.scopes.covers_all(&known.scopes) {
         return Err(ErrorShape::invalid("missing scope: operator.admin"));
     }
-    if let Some(words) = params["scopes"].as_array() {
-        // A device has one set of scopes, those that a person agreed to.
-        let wanted = Scopes::of(words.iter().filter_map(serde_json::Value::as_str));
-        if wanted.expanded() != old.scopes {
-            return Err(unknown());
-        }
-    }
-    if !shared.devices.revoke(device, role).map_err(fail)? {
-        return Err(unknown());
-    }
-    let issued = shared.devices.issue(device, role, now_ms()).map_err(fail)?.ok_or_else(unknown)?;
+    let wanted = params["scopes"]
+        .as_array()
+        .map(|words| Scopes::of(words.iter().filter_map(serde_json::Value::as_str)));
+    let issued = shared.devices.rotate((device, role), wanted, now_ms()).map_err(fail)?;
+    let issued = issued.ok_or_else(denied)?;
     shared.hub.close_device(device, close::DEVICE_REMOVED, "device removed");
     Ok(json!({
         "deviceId": device,
@@ -92,14 +87,15 @@ pub(crate) fn rotate(
 }
 
 pub(crate) fn revoke(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
-    let (device, role) = (text(params, "deviceId"), text(params, "role"));
+    let (device, role) = (text(params, "deviceId").trim(), text(params, "role").trim());
     let unknown = || ErrorShape::invalid("unknown deviceId/role");
     let role = Role::parse(role).ok_or_else(unknown)?;
-    if !shared.devices.revoke(device, role).map_err(fail)? {
+    let now = now_ms();
+    if !shared.devices.revoke(device, role, now).map_err(fail)? {
         return Err(unknown());
     }
     shared.hub.close_device(device, close::DEVICE_REMOVED, "device removed");
-    Ok(json!({ "deviceId": device, "role": role.as_str(), "revokedAtMs": now_ms() }))
+    Ok(json!({ "deviceId": device, "role": role.as_str(), "revokedAtMs": now }))
 }
 
 fn resolved(shared: &Shared, request: &str, device: &Value, decision: &str) {

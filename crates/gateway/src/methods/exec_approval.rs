@@ -3,6 +3,7 @@
 //! A question that a client puts is the client's own business: nothing runs here for it. What the
 //! client says about itself and its command is shown to people and believed by nobody.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ use crate::shared::{Shared, unavailable};
 const KEPT_MS: u64 = 15_000;
 /// However quiet it is, we look so often.
 const LOOK: Duration = Duration::from_secs(1);
+/// So many names are told of a start that several have.
+const SHOWN_NAMES: usize = 3;
 /// The longest name that a client may choose for its question.
 const MAX_CHOSEN: usize = 200;
 
@@ -138,14 +141,15 @@ fn shown_request(params: &Value) -> Result<(Value, String), ErrorShape> {
         return Err(ErrorShape::invalid("systemRunPlan is required for host=node"));
     }
     let planned = plan["commandText"].as_str().filter(|_| is_node);
-    let command = planned.unwrap_or_else(|| text(params, "command")).trim();
+    let written = planned.unwrap_or_else(|| text(params, "command"));
+    let command = written.trim();
     if command.is_empty() {
         return Err(ErrorShape::invalid("command is required"));
     }
     let mut request = json!({
-        "command": escape(command),
+        "command": escape(written),
         "systemRunBinding": Value::Null,
-        "systemRunPlan": if is_node { plan.clone() } else { Value::Null },
+        "systemRunPlan": Value::Null,
     });
     for key in [
         "cwd",
@@ -161,7 +165,14 @@ fn shown_request(params: &Value) -> Result<(Value, String), ErrorShape> {
         "turnSourceAccountId",
         "turnSourceThreadId",
     ] {
-        request[key] = optional(params, key).map_or(Value::Null, |text| json!(escape(text)));
+        let text = optional(params, key).map(str::trim).filter(|text| !text.is_empty());
+        request[key] = text.map_or(Value::Null, |text| json!(escape(text)));
+    }
+    if params["turnSourceThreadId"].is_number() {
+        request["turnSourceThreadId"] = params["turnSourceThreadId"].clone();
+    }
+    if is_node {
+        add_plan(&mut request, plan);
     }
     if let Some(argv) = params["commandArgv"].as_array() {
         let words = argv.iter().filter_map(Value::as_str).map(escape);
@@ -173,6 +184,23 @@ fn shown_request(params: &Value) -> Result<(Value, String), ErrorShape> {
         request["envKeys"] = json!(names);
     }
     Ok((request, command.to_owned()))
+}
+
+/// Adds what a node would run. What the plan says counts more than what stands beside it.
+fn add_plan(request: &mut Value, plan: &Value) {
+    let mut binding = json!({ "argv": plan["argv"], "envHash": Value::Null });
+    for key in ["cwd", "agentId", "sessionKey"] {
+        binding[key] = plan[key].clone();
+        if let Some(said) = plan[key].as_str() {
+            request[key] = json!(escape(said));
+        }
+    }
+    let mut plan = plan.clone();
+    if plan.get("commandPreview").is_none() {
+        plan["commandPreview"] = Value::Null;
+    }
+    request["systemRunBinding"] = binding;
+    request["systemRunPlan"] = plan;
 }
 
 /// Waits for the answer to a question; may be called many times, and shortly after the answer too.
@@ -203,12 +231,14 @@ fn find(shared: &Shared, wanted: &str) -> Result<(String, Open), ErrorShape> {
     if let Some(known) = known {
         return Ok(known);
     }
-    let approval = with_broker(shared, |broker| broker.get(wanted))?.map_err(not_found)?;
-    let is_exact = approval.id.as_str() == wanted;
+    let named = shared.approvals.settled(wanted);
+    let id = named.as_ref().map_or(wanted, |(id, _)| id.as_str());
+    let approval = with_broker(shared, |broker| broker.get(id))?.map_err(not_found)?;
+    let is_exact = approval.id.as_str() == id;
     let since = approval.answered.as_ref().map(|at| now_ms().saturating_sub(at.wall.as_millis()));
     let is_fresh = since.is_none_or(|since| since <= KEPT_MS);
     if is_exact && is_fresh {
-        Ok((wanted.to_owned(), Open::of(shared, &approval)))
+        Ok(named.unwrap_or_else(|| (wanted.to_owned(), Open::of(shared, &approval))))
     } else {
         Err(gone())
     }
@@ -273,20 +303,16 @@ pub(crate) fn resolve(
     let word = word.ok_or_else(|| ErrorShape::invalid("invalid decision"))?;
     let wanted = text(params, "id").trim();
     if wanted.is_empty() {
-        return Err(ErrorShape::invalid("id is required"));
+        return Err(unknown());
     }
     let mut told = shared.approvals.told();
-    let chosen = told.iter().find(|(_, open)| open.shown == wanted).map(|(id, _)| id.clone());
-    let id = chosen.unwrap_or_else(|| wanted.to_lowercase());
+    let id = named(&told, wanted)?.unwrap_or_else(|| wanted.to_lowercase());
     let speaker = Speaker::GatewayClient { client: caller.voice(), scope: caller.approval_scope() };
     let voice = Resolver { speaker, place: Place::Connection };
     let taken = with_broker(shared, |broker| broker.resolve(&id, word, &voice))?;
     let taken = taken.map_err(|error| match error {
         BrokerError::NotFound { .. } => unknown(),
-        BrokerError::Ambiguous { found, .. } => ErrorShape::invalid(format!(
-            "ambiguous approval id prefix; matches: {}. Use the full id.",
-            found.join(", ")
-        )),
+        BrokerError::Ambiguous { found, .. } => ambiguous(&found),
         other => unavailable(&other),
     })?;
     match taken.what {
@@ -299,6 +325,39 @@ pub(crate) fn resolve(
         Taken::Late { .. } => Err(unknown()),
         Taken::Refused(why) => Err(ErrorShape::invalid(why.to_string())),
     }
+}
+
+/// The question that a name of an asker's own choice, or the start of one, means; `None` if no such name is known.
+fn named(told: &HashMap<String, Open>, wanted: &str) -> Result<Option<String>, ErrorShape> {
+    let wanted = wanted.to_lowercase();
+    let starts = |open: &Open| open.shown.to_lowercase().starts_with(&wanted);
+    let mut found: Vec<(&String, &Open)> = told.iter().filter(|(_, open)| starts(open)).collect();
+    let whole = found.iter().find(|(_, open)| open.shown.to_lowercase() == wanted);
+    if let Some((id, _)) = whole {
+        return Ok(Some((*id).clone()));
+    }
+    found.sort_by_key(|(_, open)| open.created_at_ms);
+    match found.as_slice() {
+        [] => Ok(None),
+        [(id, _)] => Ok(Some((*id).clone())),
+        several => {
+            let mut names: Vec<String> =
+                several.iter().map(|(_, open)| open.shown.clone()).collect();
+            names.sort();
+            Err(ambiguous(&names))
+        }
+    }
+}
+
+/// A start that several names have: some of them are told.
+fn ambiguous(names: &[String]) -> ErrorShape {
+    let shown = names.iter().take(SHOWN_NAMES).cloned().collect::<Vec<_>>().join(", ");
+    let more = match names.len().saturating_sub(SHOWN_NAMES) {
+        0 => String::new(),
+        more => format!(" (+{more} more)"),
+    };
+    let what = format!("ambiguous approval id prefix; matches: {shown}{more}. Use the full id.");
+    ErrorShape::invalid(what)
 }
 
 /// Everything that waits.

@@ -74,7 +74,7 @@ fn of(shared: &Shared) -> Result<Value, ErrorShape> {
     let mut listed = Vec::new();
     let mut own = json!({});
     let mut seconds = 0;
-    for id in agents::all(&sound) {
+    for id in agents::as_listed(&sound) {
         let (path, entries) = store(&sound, &id)?;
         let recent: Vec<Value> = newest(&entries)
             .into_iter()
@@ -121,7 +121,9 @@ fn of(shared: &Shared) -> Result<Value, ErrorShape> {
 /// The store of an agent and what is in it.
 fn store(sound: &Sound, id: &AgentId) -> Result<(String, BTreeMap<String, Entry>), ErrorShape> {
     let path = sound.store.locations.session_store(&sound.store.loaded.config, id);
-    let entries = Sessions::at(&path).read().map_err(|error| unavailable(&error))?;
+    let mut entries = Sessions::at(&path).read().map_err(|error| unavailable(&error))?;
+    // Those are nobody's sessions.
+    entries.retain(|key, _| !matches!(key.as_str(), "global" | "unknown"));
     Ok((path, entries))
 }
 
@@ -193,44 +195,78 @@ pub(crate) fn status(shared: &Shared, caller: &Caller) -> Result<Value, ErrorSha
 /// A session as `status` shows it.
 fn row(sound: &Sound, (id, key): (&AgentId, &str), entry: &Entry, updated: u64) -> Value {
     let config = &sound.store.loaded.config;
-    let get = |name: &str| entry.get(name).cloned();
-    let default = default_model(config, id);
+    let model = sessions::shown_model(sound, id, entry);
     let context = entry
         .get("contextTokens")
         .and_then(Value::as_u64)
-        .or_else(|| default.as_ref().map(|model| context_tokens(config, model)));
-    let is_fresh = entry.get("totalTokensFresh").and_then(Value::as_bool).unwrap_or(false);
-    let total = entry.get("totalTokens").and_then(Value::as_u64).filter(|_| is_fresh);
+        .or_else(|| model.as_ref().map(|model| context_tokens(config, model)));
+    let total = sessions::fresh_total(entry);
     let left = total.zip(context).map(|(total, context)| context.saturating_sub(total));
-    let used = total.zip(context).map(|(total, context)| (total * 100).checked_div(context));
-    let session = entry.get("sessionId").and_then(Value::as_str).unwrap_or_default();
-    let mut flags = Vec::new();
-    if entry.get("systemSent").and_then(Value::as_bool) == Some(true) {
-        flags.push("system".to_owned());
-    }
-    flags.push(format!("id:{session}"));
+    let used = total.zip(context).and_then(|(total, context)| percent(total, context));
     let mut row = Map::new();
     row.insert("agentId".into(), json!(id.as_str()));
     row.insert("key".into(), json!(key));
     row.insert("kind".into(), json!(sessions::kind(key, entry)));
-    row.insert("sessionId".into(), json!(session));
-    row.insert("updatedAt".into(), json!(updated));
-    row.insert("age".into(), json!(now_ms().saturating_sub(updated)));
-    for name in ["thinkingLevel", "verboseLevel", "systemSent", "abortedLastRun"] {
-        row.extend(get(name).map(|value| (name.to_owned(), value)));
-    }
-    for name in ["inputTokens", "outputTokens", "cacheRead", "cacheWrite"] {
-        row.extend(get(name).map(|value| (name.to_owned(), value)));
+    row.extend(entry.get("sessionId").map(|id| ("sessionId".to_owned(), id.clone())));
+    let is_dated = entry.get("updatedAt").is_some_and(Value::is_number);
+    row.insert("updatedAt".into(), json!(is_dated.then_some(updated)));
+    row.insert("age".into(), json!(is_dated.then(|| now_ms().saturating_sub(updated))));
+    for name in SHOWN {
+        row.extend(entry.get(*name).map(|value| ((*name).to_owned(), value.clone())));
     }
     row.insert("totalTokens".into(), json!(total));
-    row.insert("totalTokensFresh".into(), json!(is_fresh));
+    row.insert("totalTokensFresh".into(), json!(total.is_some()));
     row.insert("remainingTokens".into(), json!(left));
-    row.insert("percentUsed".into(), json!(used.flatten()));
-    let model = get("model").or_else(|| default.map(|model| json!(model.model)));
-    row.insert("model".into(), model.unwrap_or_default());
+    row.insert("percentUsed".into(), json!(used));
+    row.insert("model".into(), json!(model.map(|model| model.model)));
     row.insert("contextTokens".into(), json!(context));
-    row.insert("flags".into(), json!(flags));
+    row.insert("flags".into(), json!(flags(entry)));
     Value::Object(row)
+}
+
+/// What `status` shows of an entry as it is.
+const SHOWN: &[&str] = &[
+    "thinkingLevel",
+    "fastMode",
+    "verboseLevel",
+    "reasoningLevel",
+    "elevatedLevel",
+    "systemSent",
+    "abortedLastRun",
+    "inputTokens",
+    "outputTokens",
+    "cacheRead",
+    "cacheWrite",
+];
+
+/// How full a context is, in hundredths.
+fn percent(total: u64, context: u64) -> Option<u64> {
+    const MOST: u64 = 999;
+    let rounded = total.saturating_mul(100).saturating_add(context / 2);
+    rounded.checked_div(context).map(|percent| percent.min(MOST))
+}
+
+/// What is special about a session, in short.
+fn flags(entry: &Entry) -> Vec<String> {
+    let word = |key: &str, name: &str| {
+        let said = entry.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+        said.map(|text| format!("{name}:{text}"))
+    };
+    let is_on = |key: &str, flag: &str| {
+        (entry.get(key).and_then(Value::as_bool) == Some(true)).then(|| flag.to_owned())
+    };
+    let fast = entry.get("fastMode").and_then(Value::as_bool);
+    let all = [
+        word("thinkingLevel", "think"),
+        word("verboseLevel", "verbose"),
+        fast.map(|fast| if fast { "fast" } else { "fast:off" }.to_owned()),
+        word("reasoningLevel", "reasoning"),
+        word("elevatedLevel", "elevated"),
+        is_on("systemSent", "system"),
+        is_on("abortedLastRun", "aborted"),
+        word("sessionId", "id"),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 /// No chat channel is built: every list is empty.

@@ -15,9 +15,12 @@ use clawpen_engine::random;
 use clawpen_engine::runner::AbortReason;
 use clawpen_engine::session_entries::{ChangeError, Entry, Message, Sessions};
 use clawpen_engine::state_file::StateFileError;
+use clawpen_engine::transcript::Transcript;
 use clawpen_rules::ids::AgentId;
 use clawpen_rules::session::Session;
-use clawpen_rules::session::entry::{Model, PatchRefusal, context_tokens, default_model};
+use clawpen_rules::session::entry::{
+    Model, PatchRefusal, context_tokens, default_model, known_context_tokens, shared_model,
+};
 use clawpen_rules::session::key::{ChatType, SessionKey};
 use clawpen_rules::timestamp::Timestamp;
 use clawpen_wire::gateway::ErrorShape;
@@ -58,6 +61,14 @@ impl Meant {
         let entries = self.sessions.read().map_err(|error| unavailable(&error))?;
         Ok(entries.get(&self.key).cloned())
     }
+}
+
+/// Makes the transcript of a new session, with its head only.
+fn begin_transcript(sound: &Sound, found: &Meant, id: &str) -> Result<(), ErrorShape> {
+    let config = &sound.store.loaded.config;
+    let cwd = sound.store.locations.agent_workspace(config, found.session.agent()).value;
+    let Some(transcript) = Transcript::of(&found.sessions, id, &cwd) else { return Ok(()) };
+    transcript.begin(Shared::now()).map_err(|error| unavailable(&error))
 }
 
 /// Tells those who follow sessions what became of one.
@@ -175,19 +186,21 @@ pub(crate) fn list(shared: &Shared, params: &Value) -> Result<Value, ErrorShape>
     let sound = shared.sound()?;
     let config = &sound.store.loaded.config;
     let only = optional(params, "agentId").map(AgentId::normalize);
-    let ids = match &only {
-        Some(id) => vec![id.clone()],
-        None => agents::all(&sound),
-    };
     let now = now_ms();
+    let stores = stores(&sound)?;
+    let families = families(&stores);
     let mut rows = Vec::new();
-    for id in ids {
-        let path = sound.store.locations.session_store(config, &id);
-        let entries = Sessions::at(&path).read().map_err(|error| unavailable(&error))?;
+    for (id, entries) in &stores {
+        if only.as_ref().is_some_and(|only| only != id) {
+            continue;
+        }
+        let sessions = Sessions::at(&sound.store.locations.session_store(config, id));
         let kept = entries.iter().filter(|(key, entry)| is_wanted(params, key, entry, now));
-        let sessions = Sessions::at(&path);
         rows.extend(kept.map(|(key, entry)| {
-            let mut row = row(&sound, &id, key, entry);
+            let mut row = row(&sound, id, key, entry);
+            if let Some(children) = families.get(key.as_str()) {
+                row["childSessions"] = json!(children);
+            }
             add_words(&mut row, (&sessions, entry), params);
             row
         }));
@@ -195,7 +208,7 @@ pub(crate) fn list(shared: &Shared, params: &Value) -> Result<Value, ErrorShape>
     rows.sort_by_key(|row| std::cmp::Reverse(row["updatedAt"].as_u64()));
     let limit = params["limit"].as_u64().and_then(|limit| usize::try_from(limit).ok());
     rows.truncate(limit.unwrap_or(usize::MAX));
-    let model = default_model(config, &config.default_agent());
+    let model = shared_model(config);
     Ok(json!({
         "ts": now,
         "path": "(multiple)",
@@ -207,6 +220,23 @@ pub(crate) fn list(shared: &Shared, params: &Value) -> Result<Value, ErrorShape>
         },
         "sessions": rows,
     }))
+}
+
+/// The sessions that each session started or was asked to.
+fn families(stores: &[Store]) -> BTreeMap<&str, Vec<&str>> {
+    let mut families: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (key, entry) in stores.iter().flat_map(|(_, entries)| entries) {
+        let mut parents: Vec<&str> = ["spawnedBy", "parentSessionKey"]
+            .iter()
+            .filter_map(|name| entry.get(*name).and_then(Value::as_str).map(str::trim))
+            .filter(|parent| parent != key)
+            .collect();
+        parents.dedup();
+        for parent in parents {
+            families.entry(parent).or_default().push(key);
+        }
+    }
+    families
 }
 
 /// Adds what a session is about and what was said last, for who asks for it.
@@ -224,7 +254,7 @@ fn add_words(row: &mut Value, (sessions, entry): (&Sessions, &Entry), params: &V
         let named = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
         let first = || {
             let mut all = messages.iter().filter_map(said);
-            all.find(|(role, _)| role == "user").map(|(_, words)| transcript::cut(&words, TITLE))
+            all.find(|(role, _)| role == "user").map(|(_, words)| title_of(&words))
         };
         let plain = || {
             let updated = entry.get("updatedAt").and_then(Value::as_u64).unwrap_or_default();
@@ -247,19 +277,33 @@ fn add_words(row: &mut Value, (sessions, entry): (&Sessions, &Entry), params: &V
 /// So long is a title made of what was said.
 const TITLE: usize = 60;
 
+/// The start of a text on one line, at a word's end if one is near.
+fn title_of(words: &str) -> String {
+    let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= TITLE {
+        return line;
+    }
+    let start: String = line.chars().take(TITLE - 1).collect();
+    let end = start.rfind(' ').filter(|end| *end > TITLE * 6 / 10);
+    format!("{}…", start.get(..end.unwrap_or(start.len())).unwrap_or(&start))
+}
+
 /// Says whether a session is asked for.
 fn is_wanted(params: &Value, key: &str, entry: &Entry, now: u64) -> bool {
     let field = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
+    let is_out = |key: &str| params[key] != json!(true) || params["agentId"].is_string();
     let is_hidden = match key {
-        "global" => params["includeGlobal"] == json!(false),
-        "unknown" => params["includeUnknown"] == json!(false),
+        "global" => is_out("includeGlobal"),
+        "unknown" => is_out("includeUnknown"),
         _ => SessionKey::parse(key).is_some_and(|key| key.is_cron_run()),
     };
     let updated = entry.get("updatedAt").and_then(Value::as_u64).unwrap_or(0);
     let is_active = params["activeMinutes"]
         .as_u64()
         .is_none_or(|minutes| now.saturating_sub(updated) <= minutes.saturating_mul(60_000));
-    let has = |name: &str| optional(params, name).is_none_or(|wanted| wanted == field(name));
+    let label = optional(params, "label").map(str::trim).filter(|label| !label.is_empty());
+    let is_labelled = label.is_none_or(|label| label == field("label"));
+    let is_child = optional(params, "spawnedBy").is_none_or(|parent| is_child(entry, parent));
     let search = optional(params, "search").map(|text| text.trim().to_lowercase());
     let is_found = search.filter(|text| !text.is_empty()).is_none_or(|text| {
         ["displayName", "label", "subject", "sessionId"]
@@ -268,17 +312,24 @@ fn is_wanted(params: &Value, key: &str, entry: &Entry, now: u64) -> bool {
             .chain([key])
             .any(|value| value.to_lowercase().contains(&text))
     });
-    !is_hidden && is_active && is_found && has("label") && has("spawnedBy")
+    !is_hidden && is_active && is_found && is_labelled && is_child
+}
+
+/// Says whether a session was started by another.
+fn is_child(entry: &Entry, parent: &str) -> bool {
+    let is_it = |name: &str| entry.get(name).and_then(Value::as_str) == Some(parent);
+    is_it("spawnedBy") || is_it("parentSessionKey")
 }
 
 /// What a row takes from an entry as it is.
 const PLAIN: &[&str] = &[
     "label",
-    "displayName",
     "channel",
+    "subject",
+    "groupChannel",
+    "space",
     "chatType",
     "origin",
-    "updatedAt",
     "sessionId",
     "systemSent",
     "abortedLastRun",
@@ -303,7 +354,14 @@ const PLAIN: &[&str] = &[
     "deliveryContext",
     "lastChannel",
     "lastTo",
+    "lastAccountId",
+    "lastThreadId",
     "spawnedBy",
+    "spawnedWorkspaceDir",
+    "forkedFromParent",
+    "spawnDepth",
+    "subagentRole",
+    "subagentControlScope",
 ];
 
 fn row(sound: &Sound, id: &AgentId, key: &str, entry: &Entry) -> Value {
@@ -314,17 +372,18 @@ fn row(sound: &Sound, id: &AgentId, key: &str, entry: &Entry) -> Value {
     for name in PLAIN {
         row.extend(entry.get(*name).map(|value| ((*name).to_owned(), value.clone())));
     }
-    let is_fresh = entry.get("totalTokensFresh").and_then(Value::as_bool).unwrap_or(false);
-    if let Some(total) = entry.get("totalTokens").filter(|_| is_fresh) {
-        row.insert("totalTokens".into(), total.clone());
-    }
-    row.insert("totalTokensFresh".into(), json!(is_fresh));
-    if let Some(model) = model_of(sound, id, entry) {
-        let context = entry.get("contextTokens").cloned();
-        row.insert(
-            "contextTokens".into(),
-            context.unwrap_or(json!(context_tokens(config, &model))),
-        );
+    row.insert("updatedAt".into(), entry.get("updatedAt").cloned().unwrap_or_default());
+    let named = ["displayName", "label"].iter().find_map(|name| entry.get(*name));
+    let named = named.or_else(|| entry.get("origin").and_then(|origin| origin.get("label")));
+    row.extend(named.map(|name| ("displayName".to_owned(), name.clone())));
+    // Nothing that was counted is the same as nothing known.
+    let total = fresh_total(entry).filter(|total| *total > 0);
+    row.extend(total.map(|total| ("totalTokens".to_owned(), json!(total))));
+    row.insert("totalTokensFresh".into(), json!(total.is_some()));
+    if let Some(model) = shown_model(sound, id, entry) {
+        let known = || known_context_tokens(config, &model).map(|tokens| json!(tokens));
+        let context = entry.get("contextTokens").cloned().or_else(known);
+        row.extend(context.map(|context| ("contextTokens".to_owned(), context)));
         row.insert("modelProvider".into(), json!(model.provider));
         row.insert("model".into(), json!(model.model));
     }
@@ -340,45 +399,92 @@ pub(crate) fn model_of(sound: &Sound, id: &AgentId, entry: &Entry) -> Option<Mod
     }
 }
 
+/// How much of its context a session has used, if that is known.
+pub(crate) fn fresh_total(entry: &Entry) -> Option<u64> {
+    let is_stale = entry.get("totalTokensFresh").and_then(Value::as_bool) == Some(false);
+    entry.get("totalTokens").and_then(Value::as_u64).filter(|_| !is_stale)
+}
+
+/// The model that a session's row names: the one that answered last, else the one that it uses.
+pub(crate) fn shown_model(sound: &Sound, id: &AgentId, entry: &Entry) -> Option<Model> {
+    let text = |name: &str| entry.get(name).and_then(Value::as_str).map(str::to_owned);
+    match (text("modelProvider"), text("model")) {
+        (Some(provider), Some(model)) => Some(Model { provider, model }),
+        _ => model_of(sound, id, entry),
+    }
+}
+
+/// A text of the parameters that says something.
+fn filled<'a>(params: &'a Value, key: &str) -> Option<&'a str> {
+    optional(params, key).map(str::trim).filter(|text| !text.is_empty())
+}
+
 pub(crate) fn resolve(shared: &Shared, params: &Value) -> Result<Value, ErrorShape> {
     let sound = shared.sound()?;
-    let named = ["key", "sessionId", "label"].iter().filter(|key| optional(params, key).is_some());
-    match named.count() {
-        0 => return Err(ErrorShape::invalid("Either key, sessionId, or label is required")),
-        1 => {}
+    let named = (filled(params, "key"), filled(params, "sessionId"), filled(params, "label"));
+    match named {
+        (None, None, None) => {
+            Err(ErrorShape::invalid("Either key, sessionId, or label is required"))
+        }
+        (Some(key), None, None) => {
+            let found = meant(&sound, key)?;
+            let parent = filled(params, "spawnedBy");
+            let is_seen = |entry: &Entry| parent.is_none_or(|parent| is_child(entry, parent));
+            match found.entry()?.filter(is_seen) {
+                Some(_) => Ok(json!({ "ok": true, "key": found.key })),
+                None => Err(ErrorShape::invalid(format!("No session found: {key}"))),
+            }
+        }
+        (None, Some(id), None) => {
+            let is_it = |key: &str, entry: &Entry| {
+                key == id || entry.get("sessionId").and_then(Value::as_str) == Some(id)
+            };
+            only(seen(&sound, params, is_it)?, (": ", " for sessionId: "), id)
+        }
+        (None, None, Some(label)) => {
+            // `seen` looks at the label too.
+            only(seen(&sound, params, |_, _| true)?, (" with label: ", " with label: "), label)
+        }
         _ => {
             let what = "Provide either key, sessionId, or label (not multiple)";
-            return Err(ErrorShape::invalid(what));
+            Err(ErrorShape::invalid(what))
         }
     }
-    if let Some(key) = optional(params, "key") {
-        let found = meant(&sound, key)?;
-        return match found.entry()? {
-            Some(_) => Ok(json!({ "ok": true, "key": found.key })),
-            None => Err(ErrorShape::invalid(format!("No session found: {key}"))),
-        };
-    }
-    let (field, wanted) = match optional(params, "sessionId") {
-        Some(id) => ("sessionId", id),
-        None => ("label", text(params, "label")),
-    };
-    let only = optional(params, "agentId").map(AgentId::normalize);
-    for (id, entries) in stores(&sound)? {
-        let is_meant = only.as_ref().is_none_or(|only| *only == id);
-        let found = entries
-            .iter()
-            .filter(|_| is_meant)
-            .filter(|(_, entry)| {
-                let parent = entry.get("spawnedBy").and_then(Value::as_str);
-                optional(params, "spawnedBy").is_none_or(|wanted| parent == Some(wanted))
-            })
-            .find(|(_, entry)| entry.get(field).and_then(Value::as_str) == Some(wanted));
-        if let Some((key, _)) = found {
-            return Ok(json!({ "ok": true, "key": key }));
+}
+
+/// The names of the sessions that are asked for and fit, the newest first.
+fn seen(
+    sound: &Sound,
+    params: &Value,
+    fits: impl Fn(&str, &Entry) -> bool,
+) -> Result<Vec<String>, ErrorShape> {
+    let agent = optional(params, "agentId").map(AgentId::normalize);
+    let now = now_ms();
+    let mut found = Vec::new();
+    for (id, entries) in stores(sound)? {
+        if agent.as_ref().is_some_and(|agent| *agent != id) {
+            continue;
+        }
+        for (key, entry) in entries {
+            if is_wanted(params, &key, &entry, now) && fits(&key, &entry) {
+                found.push((entry.get("updatedAt").and_then(Value::as_u64), key));
+            }
         }
     }
-    let with = if field == "label" { " with label" } else { "" };
-    Err(ErrorShape::invalid(format!("No session found{with}: {wanted}")))
+    found.sort_by_key(|(updated, _)| std::cmp::Reverse(*updated));
+    Ok(found.into_iter().map(|(_, key)| key).collect())
+}
+
+/// The one session that was found, else how many there are; `said` is how none and several are told.
+fn only(found: Vec<String>, said: (&str, &str), wanted: &str) -> Result<Value, ErrorShape> {
+    match found.as_slice() {
+        [] => Err(ErrorShape::invalid(format!("No session found{}{wanted}", said.0))),
+        [key] => Ok(json!({ "ok": true, "key": key })),
+        [first, second, ..] => {
+            let what = format!("Multiple sessions found{}{wanted} ({first}, {second})", said.1);
+            Err(ErrorShape::invalid(what))
+        }
+    }
 }
 
 /// The sessions of an agent.
@@ -387,7 +493,7 @@ type Store = (AgentId, BTreeMap<String, Entry>);
 fn stores(sound: &Sound) -> Result<Vec<Store>, ErrorShape> {
     let config = &sound.store.loaded.config;
     let mut all = Vec::new();
-    for id in agents::all(sound) {
+    for id in agents::with_state(sound) {
         let path = sound.store.locations.session_store(config, &id);
         let entries = Sessions::at(&path).read().map_err(|error| unavailable(&error))?;
         all.push((id, entries));
@@ -466,6 +572,7 @@ pub(crate) fn reset(shared: &Shared, params: &Value) -> Result<Value, ErrorShape
     if let Some(old) = old.get("sessionId").and_then(Value::as_str) {
         found.sessions.archive(old, "reset", Shared::now()).map_err(|error| unavailable(&error))?;
     }
+    begin_transcript(&sound, &found, &id)?;
     tell(shared, &sound, &found, "reset");
     Ok(json!({ "ok": true, "key": found.key, "entry": new }))
 }

@@ -1,10 +1,12 @@
 //! `usage.cost` and `sessions.usage`: what was used, added up from the transcripts.
 
+mod waits;
+
 use std::collections::BTreeMap;
 
 use clawpen_engine::approvals_file::now_ms;
 use clawpen_engine::config_file::Sound;
-use clawpen_engine::session_entries::{Entry, Message, Sessions};
+use clawpen_engine::session_entries::{Entry, Message, MessageKind, Sessions};
 use clawpen_rules::ids::AgentId;
 use clawpen_rules::timestamp::Timestamp;
 use clawpen_wire::gateway::{ErrorShape, params};
@@ -12,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::{agents, optional};
 use crate::shared::{Shared, unavailable};
+use waits::{Figures, Waits};
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 const DAYS: u64 = 30;
@@ -96,8 +99,27 @@ struct Tally {
     counts: Counts,
     tools: BTreeMap<String, u64>,
     models: ByModel,
+    waits: Waits,
+    day_waits: BTreeMap<String, Waits>,
     first_ms: Option<u64>,
     last_ms: Option<u64>,
+}
+
+/// Which tools were called, the most used first.
+fn tools_shown(tools: &BTreeMap<String, u64>) -> Value {
+    let calls: u64 = tools.values().sum();
+    let mut listed: Vec<(&String, &u64)> = tools.iter().collect();
+    listed.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let listed: Vec<Value> =
+        listed.into_iter().map(|(name, count)| json!({ "name": name, "count": count })).collect();
+    json!({ "totalCalls": calls, "uniqueTools": listed.len(), "tools": listed })
+}
+
+/// The dearest first, then the one that took most.
+fn dearest_first(shown: &mut [Value]) {
+    let price = |value: &Value| value["totals"]["totalCost"].as_f64().unwrap_or_default();
+    let tokens = |value: &Value| value["totals"]["totalTokens"].as_u64().unwrap_or_default();
+    shown.sort_by(|a, b| price(b).total_cmp(&price(a)).then(tokens(b).cmp(&tokens(a))));
 }
 
 /// A provider and one of its models.
@@ -125,7 +147,9 @@ fn by_model(models: &ByModel) -> Vec<Value> {
     let shown = groups.into_iter().map(|((provider, model), (count, sums))| {
         json!({ "provider": provider, "model": model, "count": count, "totals": sums.shown() })
     });
-    shown.collect()
+    let mut shown: Vec<Value> = shown.collect();
+    dearest_first(&mut shown);
+    shown
 }
 
 fn by_provider(models: &ByModel) -> Vec<Value> {
@@ -133,7 +157,9 @@ fn by_provider(models: &ByModel) -> Vec<Value> {
     let shown = groups.into_iter().map(|(provider, (count, sums))| {
         json!({ "provider": provider, "count": count, "totals": sums.shown() })
     });
-    shown.collect()
+    let mut shown: Vec<Value> = shown.collect();
+    dearest_first(&mut shown);
+    shown
 }
 
 /// What each model took on each day.
@@ -242,20 +268,27 @@ fn number_of_day(text: &str) -> Option<i64> {
 
 fn tally(messages: &[Message], days: Days) -> Tally {
     let mut tally = Tally::default();
-    for message in messages {
+    let mut asked = None;
+    for message in messages.iter().filter(|message| message.kind == MessageKind::Said) {
         let body = &message.body;
-        let time = body.get("timestamp").and_then(Value::as_u64).unwrap_or_default();
+        let said = || body.get("timestamp").and_then(Value::as_u64);
+        let time = message.written.or_else(said).unwrap_or_default();
         let Some(day) = days.day(time) else { continue };
         tally.first_ms = Some(tally.first_ms.map_or(time, |first| first.min(time)));
         tally.last_ms = tally.last_ms.max(Some(time));
         let mut counts = Counts::default();
         let role = body.get("role").and_then(Value::as_str).unwrap_or_default();
         match role {
-            "user" => counts.user = 1,
+            "user" => {
+                counts.user = 1;
+                asked = Some(time);
+            }
             "assistant" => {
                 counts.assistant = 1;
-                let is_error = body.get("stopReason").and_then(Value::as_str) == Some("error");
-                counts.errors = u64::from(is_error);
+                tally.waits.note(asked, time);
+                tally.day_waits.entry(day.clone()).or_default().note(asked, time);
+                let stop = body.get("stopReason").and_then(Value::as_str);
+                counts.errors = u64::from(matches!(stop, Some("error" | "aborted" | "timeout")));
                 let blocks = body.get("content").and_then(Value::as_array).into_iter().flatten();
                 for call in blocks.filter(|block| block["type"] == "toolCall") {
                     counts.calls += 1;
@@ -275,11 +308,15 @@ fn tally(messages: &[Message], days: Days) -> Tally {
         if let Some(usage) = body.get("usage").filter(|_| role == "assistant") {
             sums.add(usage);
             tally.sums.add(usage);
-            let word = |key: &str| body.get(key).and_then(Value::as_str).unwrap_or("unknown");
-            let model = (word("provider").to_owned(), word("model").to_owned());
-            let (answers, of_model) = tally.models.entry((day, model)).or_default();
-            *answers += 1;
-            of_model.add(usage);
+            let word = |key: &str| body.get(key).and_then(Value::as_str);
+            let (provider, model) = (word("provider"), word("model"));
+            if provider.is_some() || model.is_some() {
+                let name = |word: Option<&str>| word.unwrap_or("unknown").to_owned();
+                let key = (day, (name(provider), name(model)));
+                let (answers, of_model) = tally.models.entry(key).or_default();
+                *answers += 1;
+                of_model.add(usage);
+            }
         }
     }
     tally
@@ -289,22 +326,26 @@ struct Of {
     agent: AgentId,
     key: String,
     entry: Entry,
-    file: Option<String>,
+    file: String,
     tally: Tally,
 }
 
 fn all(sound: &Sound, days: Days, only: Option<&str>) -> Result<Vec<Of>, ErrorShape> {
     let config = &sound.store.loaded.config;
     let mut found = Vec::new();
-    for agent in agents::all(sound) {
+    for agent in agents::with_state(sound) {
         let sessions = Sessions::at(&sound.store.locations.session_store(config, &agent));
         for (key, entry) in sessions.read().map_err(|error| unavailable(&error))? {
             if only.is_some_and(|only| only != key) {
                 continue;
             }
             let id = entry.get("sessionId").and_then(Value::as_str).unwrap_or_default();
+            // What has no transcript used nothing.
+            let Some(file) = sessions.transcript(id).filter(|path| path.is_file()) else {
+                continue;
+            };
+            let file = file.to_string_lossy().into_owned();
             let messages = sessions.messages(id).unwrap_or_default();
-            let file = sessions.transcript(id).map(|path| path.to_string_lossy().into_owned());
             let tally = tally(&messages, days);
             found.push(Of { agent: agent.clone(), key, entry, file, tally });
         }
@@ -342,7 +383,8 @@ pub(crate) fn sessions(shared: &Shared, params: &Value) -> Result<Value, ErrorSh
     let sound = shared.sound()?;
     let now = now_ms();
     let days = Days::of(params, now);
-    let mut found = all(&sound, days, optional(params, "key"))?;
+    let key = optional(params, "key").map(str::trim).filter(|key| !key.is_empty());
+    let mut found = all(&sound, days, key)?;
     found.sort_by_key(|one| std::cmp::Reverse(one.entry.get("updatedAt").and_then(Value::as_u64)));
     let limit = params["limit"].as_u64().unwrap_or(LISTED);
     found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
@@ -352,6 +394,7 @@ pub(crate) fn sessions(shared: &Shared, params: &Value) -> Result<Value, ErrorSh
     let mut daily: BTreeMap<String, (Sums, Counts)> = BTreeMap::new();
     let mut models = ByModel::new();
     let mut channels: BTreeMap<String, Sums> = BTreeMap::new();
+    let (waits, day_waits) = all_waits(&found);
     for one in &found {
         for (key, (answers, sums)) in &one.tally.models {
             let (count, all) = models.entry(key.clone()).or_default();
@@ -377,9 +420,6 @@ pub(crate) fn sessions(shared: &Shared, params: &Value) -> Result<Value, ErrorSh
             counts.merge(*of_day);
         }
     }
-    let calls: u64 = tools.values().sum();
-    let tools: Vec<Value> =
-        tools.into_iter().map(|(name, count)| json!({ "name": name, "count": count })).collect();
     let by_agent: Vec<Value> = by_agent
         .into_iter()
         .map(|(agent, sums)| json!({ "agentId": agent, "totals": sums.shown() }))
@@ -392,15 +432,15 @@ pub(crate) fn sessions(shared: &Shared, params: &Value) -> Result<Value, ErrorSh
                     "errors": counts.errors })
         })
         .collect();
-    Ok(json!({
+    let mut answer = json!({
         "updatedAt": now,
         "startDate": date(days.first),
         "endDate": date(days.last),
-        "sessions": found.iter().map(row).collect::<Vec<_>>(),
+        "sessions": found.iter().map(|one| row(one, params)).collect::<Vec<_>>(),
         "totals": totals.shown(),
         "aggregates": {
             "messages": counts.shown(),
-            "tools": { "totalCalls": calls, "uniqueTools": tools.len(), "tools": tools },
+            "tools": tools_shown(&tools),
             "byModel": by_model(&models),
             "byProvider": by_provider(&models),
             "byAgent": by_agent,
@@ -408,11 +448,36 @@ pub(crate) fn sessions(shared: &Shared, params: &Value) -> Result<Value, ErrorSh
                 .iter()
                 .map(|(channel, sums)| json!({ "channel": channel, "totals": sums.shown() }))
                 .collect::<Vec<_>>(),
-            "dailyLatency": [],
+            "dailyLatency": day_waits,
             "modelDaily": model_days(&models),
             "daily": daily,
         },
-    }))
+    });
+    if let Some(waits) = waits {
+        answer["aggregates"]["latency"] = Value::Object(waits.shown());
+    }
+    Ok(answer)
+}
+
+/// How long answers took in all sessions, and on each day.
+fn all_waits(found: &[Of]) -> (Option<Figures>, Vec<Value>) {
+    let mut waits = None;
+    let mut days: BTreeMap<&str, Figures> = BTreeMap::new();
+    for one in found {
+        if let Some(figures) = one.tally.waits.figures() {
+            waits = Some(Figures::merge(waits, figures));
+        }
+        for (day, figures) in day_figures(&one.tally) {
+            let all = days.get(day).copied();
+            days.insert(day, Figures::merge(all, figures));
+        }
+    }
+    (waits, days.into_iter().map(|(day, figures)| dated(day, figures.shown())).collect())
+}
+
+/// How long answers took on each day.
+fn day_figures(tally: &Tally) -> impl Iterator<Item = (&str, Figures)> {
+    tally.day_waits.iter().filter_map(|(day, waits)| Some((day.as_str(), waits.figures()?)))
 }
 
 /// Where a session is held.
@@ -422,7 +487,7 @@ fn channel(entry: &Entry) -> Option<&str> {
     word("channel").or_else(origin)
 }
 
-fn row(one: &Of) -> Value {
+fn row(one: &Of, params: &Value) -> Value {
     let mut row = Map::new();
     row.insert("key".into(), json!(one.key));
     row.extend(one.entry.get("label").map(|label| ("label".to_owned(), label.clone())));
@@ -431,15 +496,17 @@ fn row(one: &Of) -> Value {
     }
     row.insert("agentId".into(), json!(one.agent.as_str()));
     row.extend(channel(&one.entry).map(|channel| ("channel".to_owned(), json!(channel))));
-    for key in ["chatType", "origin", "modelProvider", "model"] {
+    for key in ["chatType", "origin", "modelOverride", "providerOverride", "modelProvider", "model"]
+    {
         row.extend(one.entry.get(key).map(|value| (key.to_owned(), value.clone())));
     }
     let days = &one.tally.days;
     let mut usage = Map::new();
     usage.extend(one.entry.get("sessionId").map(|id| ("sessionId".to_owned(), id.clone())));
-    usage.extend(one.file.as_ref().map(|file| ("sessionFile".to_owned(), json!(file))));
+    usage.insert("sessionFile".into(), json!(one.file));
     usage.insert("activityDates".into(), json!(days.keys().collect::<Vec<_>>()));
-    let spent = days.iter().map(
+    let used = days.iter().filter(|(_, (sums, _))| *sums != Sums::default());
+    let spent = used.map(
         |(day, (sums, _))| json!({ "date": day, "tokens": sums.tokens, "cost": sums.total_cost }),
     );
     usage.insert("dailyBreakdown".into(), spent.collect());
@@ -458,8 +525,23 @@ fn row(one: &Of) -> Value {
         usage.insert("modelUsage".into(), json!(by_model(&one.tally.models)));
         usage.insert("dailyModelUsage".into(), json!(model_days(&one.tally.models)));
     }
+    if !one.tally.tools.is_empty() {
+        usage.insert("toolUsage".into(), tools_shown(&one.tally.tools));
+    }
+    if let Some(figures) = one.tally.waits.figures() {
+        usage.insert("latency".into(), Value::Object(figures.shown()));
+    }
+    let waits: Vec<Value> =
+        day_figures(&one.tally).map(|(day, figures)| dated(day, figures.shown())).collect();
+    if !waits.is_empty() {
+        usage.insert("dailyLatency".into(), json!(waits));
+    }
     usage.extend(one.tally.sums.shown());
     row.insert("usage".into(), Value::Object(usage));
+    if params["includeContextWeight"] == json!(true) {
+        let report = one.entry.get("systemPromptReport").cloned();
+        row.insert("contextWeight".into(), report.unwrap_or_default());
+    }
     Value::Object(row)
 }
 
@@ -469,8 +551,12 @@ mod tests {
 
     #[test]
     fn a_transcript_is_added_up_by_day() {
-        let message =
-            |body: Value| Message { id: String::new(), body: body.as_object().cloned().unwrap() };
+        let message = |body: Value| Message {
+            id: String::new(),
+            body: body.as_object().cloned().unwrap(),
+            written: None,
+            kind: MessageKind::Said,
+        };
         let usage =
             json!({ "input": 10, "output": 5, "totalTokens": 15, "cost": { "total": 0.5 } });
         let days = Days { first: 1, last: 2, ahead_ms: 0 };
@@ -479,7 +565,7 @@ mod tests {
                 message(json!({ "role": "user", "timestamp": 1 })),
                 message(json!({ "role": "user", "timestamp": DAY_MS })),
                 message(json!({ "role": "assistant", "timestamp": DAY_MS + 1, "usage": usage,
-                    "content": [{ "type": "toolCall", "name": "exec" }] })),
+                    "model": "m", "content": [{ "type": "toolCall", "name": "exec" }] })),
                 message(json!({ "role": "toolResult", "timestamp": DAY_MS + 2, "isError": true })),
                 message(json!({ "role": "user", "timestamp": 3 * DAY_MS })),
             ],
@@ -492,6 +578,8 @@ mod tests {
         let model = &by_model(&found.models)[0];
         assert_eq!((&model["provider"], &model["count"]), (&json!("unknown"), &json!(1)));
         assert_eq!(model_days(&found.models)[0]["date"], "1970-01-02");
+        let waits = found.waits.figures().unwrap().shown();
+        assert_eq!((&waits["count"], &waits["maxMs"]), (&json!(1), &json!(1)));
     }
 
     #[test]

@@ -170,6 +170,16 @@ pub struct KnownDevice {
     pub family: Option<String>,
 }
 
+impl KnownDevice {
+    /// Says whether a device that shows itself is of another kind. What a device never said about itself is not held
+    /// against it.
+    fn is_another_than(&self, shown: &ShownDevice) -> bool {
+        let differs =
+            |pinned: &Option<String>, shown: &Option<String>| pinned.is_some() && pinned != shown;
+        differs(&self.platform, &shown.platform) || differs(&self.family, &shown.family)
+    }
+}
+
 /// What a device says of itself now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownDevice {
@@ -247,7 +257,7 @@ pub fn decide_pairing(
         Pairing::Ask(AskReason::RoleUpgrade)
     } else if !known.scopes.covers_all(&shown.scopes) {
         Pairing::Ask(AskReason::ScopeUpgrade)
-    } else if known.platform != shown.platform || known.family != shown.family {
+    } else if known.is_another_than(shown) {
         Pairing::Ask(AskReason::MetadataUpgrade)
     } else {
         Pairing::Paired
@@ -382,6 +392,10 @@ mod tests {
         assert_eq!(
             decide(Some(&known), &ShownDevice { role: Role::Node, ..read.clone() }),
             Pairing::Ask(AskReason::RoleUpgrade)
+        );
+        assert_eq!(
+            decide(Some(&known), &ShownDevice { family: Some("Mac".to_owned()), ..read.clone() }),
+            Pairing::Paired
         );
         assert_eq!(
             decide(Some(&known), &ShownDevice { platform: Some("mac".to_owned()), ..read.clone() }),

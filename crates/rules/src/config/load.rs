@@ -86,6 +86,8 @@ pub struct Finding {
     pub place: Option<Place>,
     /// What to write instead, where that can be guessed.
     pub hint: Option<String>,
+    /// The values that the key takes, if it takes only a few.
+    pub allowed: &'static [&'static str],
 }
 
 /// More repeated keys than this are not worth a line each.
@@ -144,6 +146,7 @@ pub fn load(
             message: issue.error.to_string(),
             place: Some(issue.place),
             hint: None,
+            allowed: &[],
         };
         invalid(finding, issue.files)
     })?;
@@ -207,6 +210,7 @@ pub(super) fn parse_finding(error: &json5::ParseError, file: FileId) -> Finding 
         message: format!("not valid JSON5: {error}"),
         place: Some(Place { file, line: error.line, column: error.column }),
         hint: None,
+        allowed: &[],
     }
 }
 
@@ -225,7 +229,13 @@ pub(super) fn finding(issue: Issue) -> Finding {
         ),
         _ => (issue.place, None),
     };
-    Finding { key: issue.key, message: issue.problem.to_string(), place: Some(place), hint }
+    let allowed: &[&str] = match &issue.problem {
+        Problem::NotOneOf { allowed, .. } => allowed,
+        Problem::WrongType { wanted: "boolean", .. } => &["true", "false"],
+        _ => &[],
+    };
+    let message = issue.problem.to_string();
+    Finding { key: issue.key, message, place: Some(place), hint, allowed }
 }
 
 /// Agents whose `agentDir` is the same place would overwrite each other's state.

@@ -282,7 +282,10 @@ fn check_object(at: &At<'_>, schema: &ObjectSchema, issues: &mut Vec<Issue>) {
             None if field.presence == Presence::Required => issues.push(Issue {
                 key: join_key(&at.key, field.name),
                 place: at.node.place,
-                problem: Problem::WrongType { wanted: "string", found: Found::Missing },
+                problem: Problem::WrongType {
+                    wanted: wanted(&field.schema),
+                    found: Found::Missing,
+                },
             }),
             None => {}
         }
@@ -313,6 +316,18 @@ fn check_object(at: &At<'_>, schema: &ObjectSchema, issues: &mut Vec<Issue>) {
         && !issues[before..].iter().any(|issue| issue.problem.is_fatal())
     {
         rule(at, issues);
+    }
+}
+
+/// The type that a key needs, in a word.
+fn wanted(schema: &Schema) -> &'static str {
+    match schema {
+        Schema::Bool => "boolean",
+        Schema::Number(_) => "number",
+        Schema::List(_) => "array",
+        Schema::Map(_) => "record",
+        Schema::Object(_) => "object",
+        Schema::Any | Schema::Text { .. } | Schema::Words(_) | Schema::Either(_) => "string",
     }
 }
 

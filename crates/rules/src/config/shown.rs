@@ -13,6 +13,10 @@ pub fn with_defaults(config: &Node) -> Node {
     if !matches!(config.value, Value::Object(_)) {
         config.value = Value::Object(Object::default());
     }
+    // See `load`: no other name is honoured.
+    if let Some(key) = config.child("session").and_then(|session| session.child("mainKey")) {
+        key.value = Value::String("main".to_owned());
+    }
     for (path, value) in [
         (["commands", "native"], text("auto")),
         (["commands", "nativeSkills"], text("auto")),

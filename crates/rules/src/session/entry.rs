@@ -34,6 +34,26 @@ pub const SETTINGS: &[Setting] = &[
     word("groupActivation", &["mention", "always"], "\"mention\"|\"always\""),
 ];
 
+/// Other spellings of a setting's words: the setting, the word that is stored, and what else people write for it.
+const SPELLINGS: &[(&str, &str, &[&str])] = &[
+    ("thinkingLevel", "adaptive", &["auto"]),
+    ("thinkingLevel", "minimal", &["min", "think"]),
+    ("thinkingLevel", "low", &["on", "enable", "enabled", "thinkhard", "think-hard", "think_hard"]),
+    ("thinkingLevel", "medium", &["mid", "med", "thinkharder", "think-harder", "harder"]),
+    ("thinkingLevel", "high", &["ultra", "ultrathink", "thinkhardest", "highest", "max"]),
+    ("verboseLevel", "off", &["false", "no", "0"]),
+    ("verboseLevel", "on", &["minimal", "true", "yes", "1"]),
+    ("verboseLevel", "full", &["all", "everything"]),
+    ("reasoningLevel", "off", &["false", "no", "0", "hide", "hidden", "disable", "disabled"]),
+    ("reasoningLevel", "on", &["true", "yes", "1", "show", "visible", "enable", "enabled"]),
+    ("reasoningLevel", "stream", &["streaming", "draft", "live"]),
+    ("responseUsage", "tokens", &["on"]),
+    ("elevatedLevel", "off", &["false", "no", "0"]),
+    ("elevatedLevel", "full", &["auto", "auto-approve", "autoapprove"]),
+    ("elevatedLevel", "ask", &["prompt", "approval", "approve"]),
+    ("elevatedLevel", "on", &["true", "yes", "1"]),
+];
+
 const fn word(key: &'static str, words: &'static [&'static str], hint: &'static str) -> Setting {
     Setting { key, words, hint }
 }
@@ -47,12 +67,16 @@ pub enum PatchRefusal {
     EmptyNode,
     #[error("invalid model: empty")]
     EmptyModel,
+    #[error("invalid model: {model}")]
+    HalfModel { model: String },
     #[error("model not allowed: {model}")]
     Model { model: String },
     #[error("label already in use: {label}")]
     Label { label: String },
     #[error("invalid label: empty")]
     EmptyLabel,
+    #[error("invalid {key}: empty")]
+    EmptyLineage { key: &'static str },
     #[error(
         "thinkingLevel \"xhigh\" is only supported for provider models that advertise xhigh reasoning"
     )]
@@ -105,10 +129,13 @@ impl Setting {
         if self.key == "thinkingLevel" && text == "xhigh" {
             return Err(PatchRefusal::Xhigh);
         }
-        let text =
-            if self.key == "responseUsage" && text == "on" { "tokens".to_owned() } else { text };
+        let spelled = SPELLINGS
+            .iter()
+            .find(|(key, _, others)| *key == self.key && others.contains(&text.as_str()));
         let known = self.words.iter().find(|word| **word == text).copied();
-        known.ok_or(PatchRefusal::Word { key: self.key, hint: self.hint })
+        known
+            .or(spelled.map(|(_, stored, _)| *stored))
+            .ok_or(PatchRefusal::Word { key: self.key, hint: self.hint })
     }
 }
 
@@ -150,8 +177,14 @@ pub fn default_model(config: &Config, agent: &crate::ids::AgentId) -> Option<Mod
         node.as_str().or_else(|| node.get("primary").and_then(Node::as_str)).map(str::to_owned)
     };
     let own = config.agent(agent).and_then(|entry| primary(entry.node.get("model")?));
-    let shared = || config.at(&["agents", "defaults", "model"]).and_then(|at| primary(at.node));
-    Model::parse(&own.or_else(shared)?, "anthropic")
+    own.and_then(|own| Model::parse(&own, "anthropic")).or_else(|| shared_model(config))
+}
+
+/// The model of every agent that has none of its own.
+pub fn shared_model(config: &Config) -> Option<Model> {
+    let shared = config.at(&["agents", "defaults", "model"])?.node;
+    let primary = shared.as_str().or_else(|| shared.get("primary").and_then(Node::as_str))?;
+    Model::parse(primary, "anthropic")
 }
 
 /// Decides which model a session may use: any, unless `agents.defaults.models` lists some.
@@ -167,7 +200,11 @@ pub fn decide_model(
         listed.iter().find(|(_, at)| at.node.get("alias").and_then(Node::as_str) == Some(text));
     let text = alias.map_or(text, |(id, _)| id);
     let provider = default.map_or("anthropic", |model| model.provider.as_str());
-    let model = Model::parse(text, provider).ok_or(PatchRefusal::EmptyModel)?;
+    if text.is_empty() {
+        return Err(PatchRefusal::EmptyModel);
+    }
+    let half = || PatchRefusal::HalfModel { model: text.to_owned() };
+    let model = Model::parse(text, provider).ok_or_else(half)?;
     let is_listed = listed.iter().any(|(id, _)| id.eq_ignore_ascii_case(&model.id()));
     if listed.is_empty() || is_listed || default == Some(&model) {
         Ok(model)
@@ -176,15 +213,20 @@ pub fn decide_model(
     }
 }
 
-/// How many tokens a model's context holds, as far as the config says.
+/// How many tokens a model's context holds; where the config does not say so, as many as most do.
 pub fn context_tokens(config: &Config, model: &Model) -> u64 {
     const BUILT_IN: u64 = 200_000;
+    known_context_tokens(config, model).unwrap_or(BUILT_IN)
+}
+
+/// How many tokens a model's context holds, if the config says so.
+pub fn known_context_tokens(config: &Config, model: &Model) -> Option<u64> {
     let models = config.at(&["models", "providers", &model.provider, "models"]);
     let found = models.map(|at| at.items()).unwrap_or_default().into_iter().find_map(|at| {
         let is_it = at.node.get("id").and_then(Node::as_str) == Some(model.model.as_str());
         at.node.get("contextWindow").filter(|_| is_it).and_then(Node::as_number)
     });
-    found.and_then(|number| format!("{number:.0}").parse().ok()).unwrap_or(BUILT_IN)
+    found.and_then(|number| format!("{number:.0}").parse().ok())
 }
 
 #[cfg(test)]
@@ -210,6 +252,18 @@ mod tests {
             accept("execHost", "mars"),
             Err("invalid execHost (use \"sandbox\"|\"gateway\"|\"node\")".to_owned())
         );
+        for (key, text, stored) in [
+            ("thinkingLevel", "on", "low"),
+            ("thinkingLevel", "Max", "high"),
+            ("thinkingLevel", "auto", "adaptive"),
+            ("verboseLevel", "everything", "full"),
+            ("verboseLevel", "0", "off"),
+            ("reasoningLevel", "hidden", "off"),
+            ("responseUsage", "on", "tokens"),
+            ("elevatedLevel", "auto", "full"),
+        ] {
+            assert_eq!(accept(key, text), Ok(stored), "{key} {text}");
+        }
         assert_eq!(
             accept("thinkingLevel", "galaxy"),
             Err("invalid thinkingLevel (use off|minimal|low|medium|high|adaptive)".to_owned())
@@ -260,7 +314,10 @@ mod tests {
         };
         assert_eq!(ask(&open, "nope/nope"), Ok("nope/nope".to_owned()));
         assert_eq!(ask(&open, "mock-2"), Ok("mock/mock-2".to_owned()));
-        assert_eq!(ask(&open, "/"), Err(PatchRefusal::EmptyModel));
+        assert_eq!(ask(&open, " "), Err(PatchRefusal::EmptyModel));
+        for half in ["/", "/x", "x/"] {
+            assert_eq!(ask(&open, half), Err(PatchRefusal::HalfModel { model: half.to_owned() }));
+        }
         let closed = config("{agents: {defaults: {models: {'a/b': {alias: 'fast'}}}}}");
         assert_eq!(ask(&closed, "fast"), Ok("a/b".to_owned()));
         assert_eq!(ask(&closed, "x/y"), Err(PatchRefusal::Model { model: "x/y".to_owned() }));

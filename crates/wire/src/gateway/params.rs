@@ -82,7 +82,7 @@ pub static METHODS: &[(&str, &Shape)] = &[
     ("config.apply", &Shape::Object(CONFIG_WRITE)),
     ("config.patch", &Shape::Object(CONFIG_WRITE)),
     ("config.schema", &NONE),
-    ("config.schema.lookup", &Shape::Object(&[needed("path", FILLED)])),
+    ("config.schema.lookup", &Shape::Object(&[needed("path", Shape::Formed(&CONFIG_PATH))])),
     ("exec.approvals.get", &NONE),
     (
         "exec.approvals.set",
@@ -160,7 +160,12 @@ pub static METHODS: &[(&str, &Shape)] = &[
     ),
     (
         "sessions.delete",
-        &Shape::Object(&[needed("key", FILLED), optional("deleteTranscript", Shape::Bool)]),
+        &Shape::Object(&[
+            needed("key", FILLED),
+            optional("deleteTranscript", Shape::Bool),
+            // Nothing here listens to them.
+            optional("emitLifecycleHooks", Shape::Bool),
+        ]),
     ),
     (
         "sessions.create",
@@ -330,7 +335,7 @@ pub static METHODS: &[(&str, &Shape)] = &[
             needed("text", LINE),
         ]),
     ),
-    ("last-heartbeat", &NONE),
+    ("last-heartbeat", &OPEN),
     ("set-heartbeats", &Shape::Object(&[needed("enabled", Shape::Bool)])),
     ("system-event", &Shape::Object(SYSTEM_EVENT)),
     (
@@ -344,7 +349,7 @@ pub static METHODS: &[(&str, &Shape)] = &[
 
 /// Methods that are answered as the protocol wants it where there is nothing to tell. They read nothing,
 /// so `hello-ok` does not list them.
-pub static EMPTY: &[(&str, &Shape)] = &[("channels.status", &CHANNELS), ("usage.status", &NONE)];
+pub static EMPTY: &[(&str, &Shape)] = &[("channels.status", &CHANNELS), ("usage.status", &OPEN)];
 
 static CHANNELS: Shape =
     Shape::Object(&[optional("probe", Shape::Bool), optional("timeoutMs", NOT_NEGATIVE)]);
@@ -378,9 +383,21 @@ const NOT_NEGATIVE: Shape = Shape::Integer { least: 0, most: i64::MAX };
 /// Whose days are meant: those of UTC, of this machine, or of `utcOffset`.
 const DATE_MODES: &[&str] = &["utc", "gateway", "specific"];
 
-static DATE: Form = Form { pattern: r"^\d{4}-\d{2}-\d{2}$", fits: is_date };
-static UTC_OFFSET: Form =
-    Form { pattern: r"^UTC[+-]\d{1,2}(?::[0-5]\d)?$", fits: |text| utc_offset(text).is_some() };
+static CONFIG_PATH: Form = Form {
+    length: (1, 1024),
+    pattern: r"^[A-Za-z0-9_./\[\]\-*]+$",
+    fits: |text| {
+        let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"_./[]-*".contains(&byte);
+        !text.is_empty() && text.bytes().all(is_known)
+    },
+};
+static DATE: Form =
+    Form { length: (0, usize::MAX), pattern: r"^\d{4}-\d{2}-\d{2}$", fits: is_date };
+static UTC_OFFSET: Form = Form {
+    length: (0, usize::MAX),
+    pattern: r"^UTC[+-]\d{1,2}(?::[0-5]\d)?$",
+    fits: |text| utc_offset(text).is_some(),
+};
 
 fn is_date(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
@@ -468,12 +485,12 @@ const SANDBOX: &[Field] = &[optional("sessionKey", FILLED), optional("agentId", 
 
 const APPROVAL_REQUEST: &[Field] = &[
     optional("id", FILLED),
-    optional("command", TEXT),
+    optional("command", FILLED),
     optional("commandArgv", Shape::List(&TEXT)),
-    optional("systemRunPlan", Shape::Nullable(&Shape::Map(&Shape::Any))),
-    optional("env", Shape::Nullable(&Shape::Map(&TEXT))),
+    optional("systemRunPlan", Shape::Object(RUN_PLAN)),
+    optional("env", Shape::Map(&TEXT)),
     optional("cwd", NULL_OR_ANY_TEXT),
-    optional("nodeId", NULL_OR_ANY_TEXT),
+    optional("nodeId", NULL_OR_TEXT),
     optional("host", NULL_OR_ANY_TEXT),
     optional("security", NULL_OR_ANY_TEXT),
     optional("ask", NULL_OR_ANY_TEXT),
@@ -483,12 +500,29 @@ const APPROVAL_REQUEST: &[Field] = &[
     optional("turnSourceChannel", NULL_OR_ANY_TEXT),
     optional("turnSourceTo", NULL_OR_ANY_TEXT),
     optional("turnSourceAccountId", NULL_OR_ANY_TEXT),
-    optional("turnSourceThreadId", Shape::Nullable(&Shape::Any)),
+    optional("turnSourceThreadId", Shape::AnyOf(&[TEXT, Shape::Numeric, Shape::Null])),
     optional("timeoutMs", POSITIVE),
     optional("twoPhase", Shape::Bool),
 ];
 
 const NULL_OR_ANY_TEXT: Shape = Shape::Nullable(&TEXT);
+
+/// What a node would run.
+const RUN_PLAN: &[Field] = &[
+    needed("argv", Shape::List(&TEXT)),
+    needed("cwd", NULL_OR_ANY_TEXT),
+    needed("commandText", TEXT),
+    optional("commandPreview", NULL_OR_ANY_TEXT),
+    needed("agentId", NULL_OR_ANY_TEXT),
+    needed("sessionKey", NULL_OR_ANY_TEXT),
+    optional("mutableFileOperand", Shape::Nullable(&FILE_OPERAND)),
+];
+
+static FILE_OPERAND: Shape = Shape::Object(&[
+    needed("argvIndex", NOT_NEGATIVE),
+    needed("path", TEXT),
+    needed("sha256", TEXT),
+]);
 
 /// The events that this build sends.
 pub static EVENTS: &[&str] = &[

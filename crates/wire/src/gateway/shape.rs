@@ -27,6 +27,9 @@ pub enum Shape {
     Constant(&'static str),
     /// Exactly this number.
     Number(u64),
+    /// Any number.
+    Numeric,
+    Null,
     /// One of these words.
     Words(&'static [&'static str]),
     List(&'static Shape),
@@ -34,7 +37,8 @@ pub enum Shape {
     Items(&'static Shape),
     /// These keys and no others.
     Object(&'static [Field]),
-    /// An object that nothing is checked in: whatever is none of these keys, or is no such value, is as good as absent.
+    /// Nothing is checked: whatever is none of these keys, or is no such value, is as good as absent. So is the whole, if
+    /// it is no object.
     Open(&'static [Field]),
     /// Any keys; all values alike.
     Map(&'static Shape),
@@ -47,6 +51,8 @@ pub enum Shape {
 /// The form of a string: how it is told to clients, and the check.
 #[derive(Debug)]
 pub struct Form {
+    /// The fewest and the most characters.
+    pub length: (usize, usize),
     pub pattern: &'static str,
     pub fits: fn(&str) -> bool,
 }
@@ -98,44 +104,51 @@ fn collect(value: &Value, shape: &Shape, at: &str, complaints: &mut Vec<String>)
         complaints.push(if at.is_empty() { what.to_owned() } else { format!("at {at}: {what}") });
     };
     match (shape, value) {
-        (Shape::Any, _)
+        (Shape::Any | Shape::Open(_), _)
         | (Shape::Bool, Value::Bool(_))
-        | (Shape::Nullable(_), Value::Null)
-        | (Shape::Open(_), Value::Object(_)) => {}
+        | (Shape::Numeric, Value::Number(_))
+        | (Shape::Nullable(_) | Shape::Null, Value::Null) => {}
         (Shape::Bool, _) => say("must be boolean"),
+        (Shape::Numeric, _) => say("must be number"),
+        (Shape::Null, _) => say("must be null"),
         (Shape::Text { least, most }, Value::String(text)) => {
-            let length = text.encode_utf16().count();
-            if length < *least {
-                say(&format!("must NOT have fewer than {least} characters"));
-            } else if length > *most {
-                say(&format!("must NOT have more than {most} characters"));
+            if let Some(what) = wrong_length(text, (*least, *most)) {
+                say(&what);
             }
         }
         (Shape::Formed(form), Value::String(text)) => {
+            if let Some(what) = wrong_length(text, form.length) {
+                say(&what);
+            }
             if !(form.fits)(text) {
                 say(&format!("must match pattern \"{}\"", form.pattern));
             }
         }
         (Shape::Text { .. } | Shape::Formed(_), _) => say("must be string"),
-        (Shape::Integer { least, most }, value) => match whole(value) {
-            None => say("must be integer"),
-            Some(number) if number < *least => say(&format!("must be >= {least}")),
-            Some(number) if number > *most => say(&format!("must be <= {most}")),
-            Some(_) => {}
-        },
+        (Shape::Integer { least, most }, value) => {
+            for what in wrong_number(value, (*least, *most)) {
+                say(&what);
+            }
+        }
         (Shape::Constant(text), value) => {
-            if value.as_str() != Some(text) {
-                say("must be equal to constant");
+            for what in wrong_word(value, &[*text]) {
+                say(what);
             }
         }
         (Shape::Number(number), value) => {
+            if !value.is_number() {
+                say("must be number");
+            }
             if value.as_f64() != u32::try_from(*number).ok().map(f64::from) {
                 say("must be equal to constant");
             }
         }
         (Shape::Words(words), value) => {
-            if !value.as_str().is_some_and(|text| words.contains(&text)) {
-                say("must be equal to constant");
+            let wrong = wrong_word(value, words);
+            for what in &wrong {
+                say(what);
+            }
+            if !wrong.is_empty() {
                 say("must match a schema in anyOf");
             }
         }
@@ -156,9 +169,43 @@ fn collect(value: &Value, shape: &Shape, at: &str, complaints: &mut Vec<String>)
         (Shape::Object(fields), Value::Object(members)) => {
             object((fields, members), at, complaints);
         }
-        (Shape::Map(_) | Shape::Object(_) | Shape::Open(_), _) => say("must be object"),
+        (Shape::Map(_) | Shape::Object(_), _) => say("must be object"),
         (Shape::Nullable(inner), value) => nullable(value, inner, at, complaints),
         (Shape::AnyOf(shapes), value) => any_of(value, shapes, at, complaints),
+    }
+}
+
+fn wrong_length(text: &str, (least, most): (usize, usize)) -> Option<String> {
+    let length = text.encode_utf16().count();
+    if length < least {
+        return Some(format!("must NOT have fewer than {least} characters"));
+    }
+    (length > most).then(|| format!("must NOT have more than {most} characters"))
+}
+
+/// A number with a fraction is measured too.
+fn wrong_number(value: &Value, (least, most): (i64, i64)) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let number = whole(value);
+    if number.is_none() {
+        wrong.push("must be integer".to_owned());
+    }
+    let floor = |value: &Value| format!("{:.0}", value.as_f64()?.floor()).parse::<i64>().ok();
+    let ceiling = |value: &Value| format!("{:.0}", value.as_f64()?.ceil()).parse::<i64>().ok();
+    if number.or_else(|| floor(value)).is_some_and(|number| number < least) {
+        wrong.push(format!("must be >= {least}"));
+    } else if number.or_else(|| ceiling(value)).is_some_and(|number| number > most) {
+        wrong.push(format!("must be <= {most}"));
+    }
+    wrong
+}
+
+/// What is wrong with a value that must be one of a few words.
+fn wrong_word(value: &Value, words: &[&str]) -> Vec<&'static str> {
+    match value.as_str() {
+        Some(text) if words.contains(&text) => Vec::new(),
+        Some(_) => vec!["must be equal to constant"],
+        None => vec!["must be string", "must be equal to constant"],
     }
 }
 
@@ -249,7 +296,13 @@ mod tests {
         optional("word", Shape::Nullable(&WORD)),
         optional("some", Shape::Items(&FILLED)),
         optional("loose", Shape::Open(&[optional("limit", Shape::Bool)])),
+        optional("form", Shape::Formed(&FORM)),
     ]);
+    static FORM: Form = Form {
+        length: (1, 9),
+        pattern: "^x+$",
+        fits: |text| !text.is_empty() && text.bytes().all(|byte| byte == b'x'),
+    };
     static WHEN: &[Shape] = &[
         Shape::Object(&[needed("kind", Shape::Constant("at")), needed("at", FILLED)]),
         Shape::Object(&[needed("kind", Shape::Constant("every")), needed("ms", FILLED)]),
@@ -289,9 +342,33 @@ mod tests {
                 Err("at /some: must NOT have fewer than 1 items"),
             ),
             (json!({"client": null, "loose": {"any": 1, "limit": "x"}, "some": ["a"]}), Ok(())),
-            (json!({"client": null, "loose": 1}), Err("at /loose: must be object")),
+            (json!({"client": null, "loose": 1}), Ok(())),
             (json!({"client": null, "limit": 0}), Err("at /limit: must be >= 1")),
             (json!({"client": null, "limit": 1e300}), Err("at /limit: must be integer")),
+            (
+                json!({"client": null, "limit": 0.5}),
+                Err("at /limit: must be integer; at /limit: must be >= 1"),
+            ),
+            (
+                json!({"client": null, "limit": 9.5}),
+                Err("at /limit: must be integer; at /limit: must be <= 9"),
+            ),
+            (json!({"client": null, "limit": 2.5}), Err("at /limit: must be integer")),
+            (
+                json!({"client": null, "word": 5}),
+                Err("at /word: must be string; at /word: must be equal to constant; \
+                     at /word: must be null; at /word: must match a schema in anyOf"),
+            ),
+            (
+                json!({"client": null, "version": "1"}),
+                Err("at /version: must be number; at /version: must be equal to constant"),
+            ),
+            (
+                json!({"client": null, "form": ""}),
+                Err(
+                    "at /form: must NOT have fewer than 1 characters; at /form: must match pattern \"^x+$\"",
+                ),
+            ),
             (json!({"client": null, "limit": "3"}), Err("at /limit: must be integer")),
             (
                 json!({"client": null, "keys": [""]}),

@@ -11,7 +11,7 @@ use super::{Asker, Kinship, Known, NotTold, Reach, Reader, Told, failed, nobody,
 use crate::runner::directives::status_text;
 use crate::runner::events::AbortReason;
 use crate::runner::{entry, now};
-use crate::session_entries::Entry;
+use crate::session_entries::{Entry, MessageKind};
 
 /// Messages of each session that a list shows at most.
 const MOST_SHOWN: u64 = 20;
@@ -189,7 +189,8 @@ impl Asker<'_> {
         let Some(id) = entry::session_id(found) else { return Ok(Vec::new()) };
         let place = self.runner().place(&nobody(key, self.who)).map_err(refused)?;
         let messages = place.sessions.messages(id).map_err(failed)?;
-        Ok(messages.into_iter().map(|message| Value::Object(message.body)).collect())
+        let said = messages.into_iter().filter(|message| message.kind == MessageKind::Said);
+        Ok(said.map(|message| Value::Object(message.body)).collect())
     }
 
     pub(super) fn session_status(&self, arguments: &Value) -> Result<Told, NotTold> {

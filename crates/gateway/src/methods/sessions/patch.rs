@@ -14,7 +14,7 @@ use clawpen_rules::session::{self, Placement, Session};
 use clawpen_wire::gateway::ErrorShape;
 use serde_json::{Map, Value, json};
 
-use super::{change_error, meant, model_of, tell};
+use super::{begin_transcript, change_error, filled, meant, model_of, tell};
 use crate::dispatch::Caller;
 use crate::methods::{chat, optional, text};
 use crate::shared::Shared;
@@ -72,6 +72,7 @@ fn apply(
     entry: &mut Entry,
     params: &Value,
 ) -> Result<(), PatchRefusal> {
+    apply_lineage(session, entry, params)?;
     let placement = placement(sound, session);
     for setting in SETTINGS {
         match params.get(setting.key) {
@@ -81,14 +82,18 @@ fn apply(
                 if setting.key == "execHost" {
                     word = decide_host(word, &placement);
                 }
-                entry.insert(setting.key.into(), json!(word));
+                // Telling nothing about usage is what every session does.
+                if (setting.key, word) == ("responseUsage", "off") {
+                    entry.remove(setting.key);
+                } else {
+                    entry.insert(setting.key.into(), json!(word));
+                }
             }
             Some(_) => {
                 entry.remove(setting.key);
             }
         }
     }
-    apply_lineage(session, entry, params)?;
     for (key, empty) in [("label", PatchRefusal::EmptyLabel), ("execNode", PatchRefusal::EmptyNode)]
     {
         match params.get(key) {
@@ -118,6 +123,9 @@ fn apply(
 fn apply_lineage(session: &Session, entry: &mut Entry, params: &Value) -> Result<(), PatchRefusal> {
     for key in LINEAGE {
         let Some(wanted) = params.get(key) else { continue };
+        if wanted.as_str().is_some_and(|text| text.trim().is_empty()) {
+            return Err(PatchRefusal::EmptyLineage { key });
+        }
         let old = entry.get(key).filter(|old| !old.is_null());
         let asked = match (wanted.is_null(), old) {
             (true, None) => Lineage::ClearedAgain,
@@ -146,14 +154,36 @@ fn apply_model(
         Some(text) => Some(decide_model(config, default.as_ref(), text)?),
         None => None,
     };
-    if let Some(model) = model.filter(|model| Some(model) != default.as_ref()) {
+    let chosen = model.or(default.clone());
+    let own = chosen.clone().filter(|model| Some(model) != default.as_ref());
+    let before = overrides(entry);
+    if let Some(model) = own {
         entry.insert("providerOverride".into(), json!(model.provider));
         entry.insert("modelOverride".into(), json!(model.model));
     } else {
         entry.remove("providerOverride");
         entry.remove("modelOverride");
     }
+    // What answered last says nothing about what answers next.
+    let last = |key: &str| entry.get(key).and_then(Value::as_str);
+    let is_last = match (last("modelProvider"), last("model"), &chosen) {
+        (None, None, _) => true,
+        (provider, Some(model), Some(chosen)) => {
+            model == chosen.model && provider.is_none_or(|provider| provider == chosen.provider)
+        }
+        _ => false,
+    };
+    if before != overrides(entry) || !is_last {
+        for key in ["model", "modelProvider", "contextTokens"] {
+            entry.remove(key);
+        }
+    }
     Ok(())
+}
+
+/// The model that a session has of its own.
+fn overrides(entry: &Entry) -> [Option<Value>; 2] {
+    ["providerOverride", "modelOverride"].map(|key| entry.get(key).cloned())
 }
 
 /// Where a session's tools run, by the config of this moment. A config that cannot be resolved runs
@@ -173,9 +203,9 @@ pub(crate) fn create(
     params: &Value,
 ) -> Result<Value, ErrorShape> {
     let sound = shared.sound()?;
-    let wanted = optional(params, "agentId").map(AgentId::normalize);
+    let wanted = filled(params, "agentId").map(AgentId::normalize);
     let agent = wanted.clone().unwrap_or_else(|| sound.store.loaded.config.default_agent());
-    let key = match optional(params, "key") {
+    let key = match filled(params, "key") {
         Some(key) => key.to_owned(),
         None => format!("agent:{agent}:dashboard:{}", random::uuid()),
     };
@@ -186,7 +216,7 @@ pub(crate) fn create(
             format!("sessions.create key agent ({of_key}) does not match agentId ({wanted})");
         return Err(ErrorShape::invalid(what));
     }
-    let parent = optional(params, "parentSessionKey").map(|key| parent(&sound, key)).transpose()?;
+    let parent = filled(params, "parentSessionKey").map(|key| parent(&sound, key)).transpose()?;
     let now = now_ms();
     let changed = found.sessions.change(|store| {
         check_label(store, &found.key, params)?;
@@ -212,6 +242,8 @@ pub(crate) fn create(
         Ok(entry)
     });
     let entry = changed.map_err(change_error)?;
+    let id = entry.get("sessionId").and_then(Value::as_str).unwrap_or_default();
+    begin_transcript(&sound, &found, id)?;
     tell(shared, &sound, &found, "create");
     let mut made = json!({
         "ok": true,

@@ -1,12 +1,12 @@
 //! What was said in a session: the whole of it, or a glance.
 
 use clawpen_engine::approvals_file::now_ms;
-use clawpen_engine::session_entries::Message;
+use clawpen_engine::session_entries::{Compacted, Message, MessageKind};
 use clawpen_rules::chat_message;
 use clawpen_wire::gateway::ErrorShape;
 use serde_json::{Map, Value, json};
 
-use super::meant;
+use super::{change_error, meant, tell};
 use crate::methods::text;
 use crate::shared::{Shared, unavailable};
 
@@ -32,8 +32,11 @@ pub(crate) fn history(shared: &Shared, params: &Value) -> Result<Value, ErrorSha
     };
     let limit = params["limit"].as_u64().unwrap_or(HISTORY_DEFAULT).min(HISTORY_MOST);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let mut shown: Vec<Value> =
-        messages.iter().enumerate().map(|(index, message)| display(message, index + 1)).collect();
+    let numbered = messages.iter().enumerate();
+    let mut shown: Vec<Value> = numbered
+        .filter(|(_, message)| !says_nothing(message))
+        .map(|(index, message)| display(message, index + 1))
+        .collect();
     for message in &mut shown {
         if let Some(cost) = message.pointer_mut("/usage/cost").filter(|cost| cost.is_object()) {
             *cost = json!({ "total": cost["total"] });
@@ -100,7 +103,12 @@ pub(crate) fn messages(shared: &Shared, params: &Value) -> Result<Value, ErrorSh
     let limit = params["limit"].as_u64().unwrap_or(HISTORY_DEFAULT).min(HISTORY_MOST);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let left_out = all.len().saturating_sub(limit);
-    let shown = all.into_iter().skip(left_out).map(|one| Value::Object(one.body));
+    let shown = all.into_iter().enumerate().skip(left_out).map(|(index, one)| {
+        let mark = mark(&one, index + 1);
+        let mut body = one.body;
+        body.insert("__openclaw".into(), mark);
+        Value::Object(body)
+    });
     Ok(json!({ "messages": shown.collect::<Vec<_>>() }))
 }
 
@@ -117,10 +125,27 @@ pub(crate) fn compact(shared: &Shared, params: &Value) -> Result<Value, ErrorSha
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
     let done =
         found.sessions.compact(id, keep, Shared::now()).map_err(|error| unavailable(&error))?;
-    let mut answer = json!({ "ok": true, "key": found.key, "compacted": done.is_some() });
-    if let Some((archived, kept)) = done {
-        answer["archived"] = json!(archived.to_string_lossy());
-        answer["kept"] = json!(kept);
+    let mut answer = json!({ "ok": true, "key": found.key, "compacted": false });
+    match done {
+        Compacted::NoTranscript => answer["reason"] = json!("no transcript"),
+        Compacted::ShortEnough { kept } => answer["kept"] = json!(kept),
+        Compacted::Cut { whole, kept } => {
+            // What was counted is no longer there.
+            let uncounted = found.sessions.change(|store| {
+                if let Some(Value::Object(entry)) = store.get_mut(&found.key) {
+                    for key in ["inputTokens", "outputTokens", "totalTokens", "totalTokensFresh"] {
+                        entry.remove(key);
+                    }
+                    entry.insert("updatedAt".into(), json!(now_ms()));
+                }
+                Ok(())
+            });
+            uncounted.map_err(change_error)?;
+            tell(shared, &sound, &found, "compact");
+            answer["compacted"] = json!(true);
+            answer["archived"] = json!(whole.to_string_lossy());
+            answer["kept"] = json!(kept);
+        }
     }
     Ok(answer)
 }
@@ -128,7 +153,24 @@ pub(crate) fn compact(shared: &Shared, params: &Value) -> Result<Value, ErrorSha
 /// A message that was just kept, as clients see it.
 pub(crate) fn displayed(message: &Value, (id, seq): (&str, usize)) -> Value {
     let body = message.as_object().cloned().unwrap_or_default();
-    display(&Message { id: id.to_owned(), body }, seq)
+    let (id, kind) = (id.to_owned(), MessageKind::Said);
+    display(&Message { id, body, written: None, kind }, seq)
+}
+
+/// Where a message stands, beside what it says.
+fn mark(message: &Message, seq: usize) -> Value {
+    match message.kind {
+        MessageKind::Said => json!({ "id": message.id, "seq": seq }),
+        MessageKind::Compaction => {
+            json!({ "kind": "compaction", "id": message.id, "seq": seq })
+        }
+    }
+}
+
+/// Says whether a model answered with the word that stands for no answer.
+fn says_nothing(message: &Message) -> bool {
+    message.body.get("role").and_then(Value::as_str) == Some("assistant")
+        && words(message).is_some_and(|words| chat_message::is_silent(&words))
 }
 
 /// Frees a message of a person of the head that the reference puts before it.
@@ -148,40 +190,65 @@ fn without_head(body: &mut Map<String, Value>) {
     };
     let Some(text) = text else { return };
     let (label, rest) = chat_message::split_head(text);
-    let rest = rest.to_owned();
+    *text = rest.to_owned();
     if let Some(label) = label {
-        *text = rest;
         body.insert("senderLabel".into(), json!(label));
     }
 }
 
-/// A message as clients see it: without the details of tools, long texts cut.
+/// A message as clients see it: without the details of tools and the bytes of images, long texts cut.
 fn display(message: &Message, seq: usize) -> Value {
     let mut body = message.body.clone();
     body.remove("details");
+    if body.get("role").and_then(Value::as_str) != Some("assistant") {
+        body.remove("usage");
+        body.remove("cost");
+    }
     without_head(&mut body);
     match body.get_mut("content") {
-        Some(Value::String(text)) => *text = cut(text, MAX_TEXT),
-        Some(Value::Array(blocks)) => {
-            for block in blocks {
-                if let Some(Value::String(text)) = block.get_mut("text") {
-                    *text = cut(text, MAX_TEXT);
-                }
-            }
-        }
+        Some(Value::String(text)) => *text = shortened(&chat_message::without_signs(text)),
+        Some(Value::Array(blocks)) => blocks.iter_mut().for_each(display_block),
         _ => {}
     }
-    body.insert("__openclaw".into(), json!({ "id": message.id, "seq": seq }));
+    body.insert("__openclaw".into(), mark(message, seq));
     let shown = Value::Object(body);
     if shown.to_string().len() <= MAX_MESSAGE {
         return shown;
     }
     json!({
         "role": shown["role"],
-        "content": [{ "type": "text", "text": "[this message is too large to show]" }],
         "timestamp": shown["timestamp"],
-        "__openclaw": shown["__openclaw"],
+        "content": [{ "type": "text", "text": "[this message is too large to show]" }],
+        "__openclaw": { "truncated": true, "reason": "oversized" },
     })
+}
+
+fn display_block(block: &mut Value) {
+    let Value::Object(block) = block else { return };
+    if let Some(Value::String(text)) = block.get_mut("text") {
+        *text = shortened(&chat_message::without_signs(text));
+    }
+    for key in ["thinking", "arguments", "partialJson"] {
+        if let Some(Value::String(text)) = block.get_mut(key) {
+            *text = shortened(text);
+        }
+    }
+    block.remove("thinkingSignature");
+    let is_image = block.get("type").and_then(Value::as_str) == Some("image");
+    if let Some(data) = block.get("data").and_then(Value::as_str).filter(|_| is_image) {
+        let bytes = data.len();
+        block.remove("data");
+        block.insert("omitted".into(), json!(true));
+        block.insert("bytes".into(), json!(bytes));
+    }
+}
+
+/// A text as histories show it: the start of a long one, and that it goes on.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_TEXT) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}\n...(truncated)...", text.get(..end).unwrap_or_default()),
+    }
 }
 
 pub(super) fn cut(text: &str, most: usize) -> String {
@@ -202,18 +269,20 @@ pub(crate) fn preview(shared: &Shared, params: &Value) -> Result<Value, ErrorSha
     let (limit, chars) = (number("limit", 12, 50), number("maxChars", 240, 2000));
     let keys = params["keys"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let mut previews = Vec::new();
+    let keys = keys.map(str::trim).filter(|key| !key.is_empty());
     for key in keys.take(PREVIEW_KEYS) {
         let found = meant(&sound, key)?;
         let entry = found.entry()?;
         let id = entry.as_ref().and_then(|entry| entry.get("sessionId")).and_then(Value::as_str);
         let read = id.map(|id| found.sessions.messages(id)).transpose();
-        let (status, items) = match (entry.is_some(), read) {
+        let (status, items) = match (id.is_some(), read) {
             (false, _) => ("missing", Vec::new()),
             (true, Err(_)) => ("error", Vec::new()),
             (true, Ok(messages)) => {
                 let mut items: Vec<Value> = messages
                     .unwrap_or_default()
                     .iter()
+                    .filter(|message| message.kind == MessageKind::Said)
                     .filter_map(|message| glance(message, chars))
                     .collect();
                 items.drain(..items.len().saturating_sub(limit));
@@ -252,6 +321,7 @@ pub(super) fn words(message: &Message) -> Option<String> {
         }
         _ => String::new(),
     };
+    let text = chat_message::without_signs(&text);
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }

@@ -85,7 +85,7 @@ fn the_steps_build_on_each_other() {
 #[test]
 fn only_keys_that_name_paths_get_a_home() {
     let text = "{agents: {defaults: {sandbox: {docker: {seccompProfile: '~/s', workdir: '~'}, ssh: {identityFile: '~/k'}}}}, \
-                tools: {exec: {pathPrepend: ['~/bin', '~x']}}, logging: {note: '~'}}";
+                tools: {exec: {pathPrepend: ['~/bin', '~x']}}, ui: {seamColor: '~'}}";
     let loaded = run(&[("openclaw.json", text)]).unwrap();
     let sandbox = ["agents", "defaults", "sandbox"];
     let at = |rest: &[&str]| text_at(&loaded, &[&sandbox[..], rest].concat());
@@ -94,7 +94,7 @@ fn only_keys_that_name_paths_get_a_home() {
     assert_eq!(at(&["ssh", "identityFile"]).as_deref(), Some("/h/k"));
     let prepend = loaded.config.at(&["tools", "exec", "pathPrepend"]).unwrap().strings().unwrap();
     assert_eq!(prepend, ["/h/bin", "~x"]);
-    assert_eq!(text_at(&loaded, &["logging", "note"]).as_deref(), Some("~"));
+    assert_eq!(text_at(&loaded, &["ui", "seamColor"]).as_deref(), Some("~"));
 }
 
 #[test]

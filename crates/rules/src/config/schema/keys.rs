@@ -6,11 +6,14 @@
 
 mod gateway;
 mod hooks;
+mod models;
+mod parts;
 mod web;
 
 use super::{Field, ObjectSchema, Others, Presence, Range, Schema, rules};
 use gateway::GATEWAY;
 use hooks::HOOKS;
+use models::{AUTH, CHOICES, MODEL, MODELS};
 use web::WEB;
 
 const fn field(name: &'static str, schema: Schema, about: &'static str) -> Field {
@@ -35,7 +38,11 @@ const FILLED: Schema = Schema::Text { least: 1 };
 const TEXTS: Schema = Schema::List(&TEXT);
 const POSITIVE_INTEGER: Schema = Schema::Number(Range::PositiveInteger);
 const COUNT: Schema = Schema::Number(Range::NotNegativeInteger);
-const TEXT_OR_NUMBER: Schema = Schema::Either(&[TEXT, Schema::Number(Range::Any)]);
+const NUMBER: Schema = Schema::Number(Range::Any);
+const POSITIVE: Schema = Schema::Number(Range::Positive);
+const NOT_NEGATIVE: Schema = Schema::Number(Range::NotNegative);
+const TEXT_OR_NUMBER: Schema = Schema::Either(&[TEXT, NUMBER]);
+const ON_OR_OFF: Schema = Schema::Words(&["on", "off"]);
 
 /// The whole file.
 pub static ROOT: Schema =
@@ -43,40 +50,40 @@ pub static ROOT: Schema =
 
 static ROOT_FIELDS: &[Field] = &[
     other("$schema"),
-    other("meta"),
+    field("meta", Schema::Object(&parts::META), "who wrote the file last"),
     field("env", Schema::Object(&ENV), "variables for this process, used by ${NAME} references"),
     other("wizard"),
     other("diagnostics"),
-    other("logging"),
+    field("logging", Schema::Object(&parts::LOGGING), ""),
     other("cli"),
     other("update"),
     other("telemetry"),
     other("browser"),
-    other("ui"),
+    field("ui", Schema::Object(&parts::UI), ""),
     other("secrets"),
-    other("auth"),
+    field("auth", Schema::Object(&AUTH), "how providers of models know us"),
     other("accessGroups"),
     other("acp"),
-    other("models"),
+    field("models", Schema::Object(&MODELS), "providers of models"),
     other("nodeHost"),
     field("agents", Schema::Object(&AGENTS), "the agents and what they share"),
     other("worktreeRoot"),
     other("worktreeAcceleration"),
     field("tools", Schema::Object(&TOOLS), "which tools exist, and for whom"),
     other("security"),
-    other("bindings"),
+    field("bindings", parts::BINDINGS, "which conversations are whose"),
     other("broadcast"),
     other("audio"),
     other("media"),
     other("attachments"),
-    other("messages"),
+    field("messages", Schema::Object(&parts::MESSAGES), ""),
     other("tts"),
-    other("commands"),
-    other("approvals"),
+    field("commands", Schema::Object(&parts::COMMANDS), ""),
+    field("approvals", Schema::Object(&parts::APPROVALS), ""),
     field("session", Schema::Object(&SESSION), "how sessions are told apart"),
     other("web"),
     other("channels"),
-    other("cron"),
+    field("cron", Schema::Object(&parts::CRON), "planned jobs"),
     other("transcripts"),
     field("hooks", Schema::Object(&HOOKS), "webhooks of the gateway"),
     other("discovery"),
@@ -89,7 +96,7 @@ static ROOT_FIELDS: &[Field] = &[
     other("memory"),
     other("mcp"),
     other("proxy"),
-    other("skills"),
+    field("skills", Schema::Object(&parts::SKILLS), "what agents can be taught"),
     other("plugins"),
     other("marketplaces"),
     other("commitments"),
@@ -99,7 +106,7 @@ static ROOT_FIELDS: &[Field] = &[
 
 static ENV: ObjectSchema = ObjectSchema {
     fields: &[
-        other("shellEnv"),
+        field("shellEnv", Schema::Object(&parts::SHELL_ENV), ""),
         field("vars", Schema::Map(&TEXT), "variables, set unless the environment already has them"),
     ],
     rule: None,
@@ -113,27 +120,27 @@ static AGENTS: ObjectSchema = strict(&[
 ]);
 
 static DEFAULTS: ObjectSchema = strict(&[
-    other("model"),
+    field("model", MODEL, "the model of agents that name none"),
     other("utilityModel"),
-    other("imageModel"),
-    other("imageGenerationModel"),
+    field("imageModel", MODEL, "the model that looks at images"),
+    field("imageGenerationModel", MODEL, ""),
     other("musicGenerationModel"),
     other("videoGenerationModel"),
     other("mediaGenerationAutoProviderFallback"),
-    other("pdfModel"),
-    other("pdfMaxBytesMb"),
-    other("pdfMaxPages"),
-    other("models"),
+    field("pdfModel", MODEL, ""),
+    field("pdfMaxBytesMb", POSITIVE, ""),
+    field("pdfMaxPages", POSITIVE_INTEGER, ""),
+    field("models", CHOICES, "the models that may be chosen; none: all"),
     other("modelPolicy"),
     other("params"),
     field("workspace", TEXT, "the default agent's own directory"),
-    other("repoRoot"),
+    field("repoRoot", TEXT, ""),
     other("skills"),
     field("skipBootstrap", Schema::Bool, "true: write no template files into workspaces"),
     other("skipOptionalBootstrapFiles"),
     other("contextInjection"),
-    other("bootstrapMaxChars"),
-    other("bootstrapTotalMaxChars"),
+    field("bootstrapMaxChars", POSITIVE_INTEGER, ""),
+    field("bootstrapTotalMaxChars", POSITIVE_INTEGER, ""),
     other("bootstrapPromptTruncationWarning"),
     other("startupContext"),
     other("contextLimits"),
@@ -143,12 +150,12 @@ static DEFAULTS: ObjectSchema = strict(&[
     other("systemPromptOverride"),
     other("additionalSystemPrompt"),
     other("silentReply"),
-    other("userTimezone"),
-    other("timeFormat"),
-    other("envelopeTimezone"),
-    other("envelopeTimestamp"),
-    other("envelopeElapsed"),
-    other("contextTokens"),
+    field("userTimezone", TEXT, ""),
+    field("timeFormat", Schema::Words(&["auto", "12", "24"]), ""),
+    field("envelopeTimezone", TEXT, ""),
+    field("envelopeTimestamp", ON_OR_OFF, ""),
+    field("envelopeElapsed", ON_OR_OFF, ""),
+    field("contextTokens", POSITIVE_INTEGER, ""),
     other("cliBackends"),
     other("memorySearch"),
     other("memory"),
@@ -158,8 +165,8 @@ static DEFAULTS: ObjectSchema = strict(&[
     other("embeddedAgent"),
     other("agentRuntime"),
     other("embeddedHarness"),
-    other("thinkingDefault"),
-    other("verboseDefault"),
+    field("thinkingDefault", THINKING, "how long models think"),
+    field("verboseDefault", Schema::Words(&["off", "on", "full"]), ""),
     other("toolProgressDetail"),
     other("reasoningDefault"),
     other("fastModeDefault"),
@@ -168,14 +175,14 @@ static DEFAULTS: ObjectSchema = strict(&[
         Schema::Words(&["off", "on", "ask", "full"]),
         "level of elevated runs",
     ),
-    other("blockStreamingDefault"),
-    other("blockStreamingBreak"),
+    field("blockStreamingDefault", Schema::Words(&["off", "on"]), ""),
+    field("blockStreamingBreak", Schema::Words(&["text_end", "message_end"]), ""),
     other("blockStreamingChunk"),
     other("blockStreamingCoalesce"),
     other("humanDelay"),
-    other("timeoutSeconds"),
-    other("mediaMaxMb"),
-    other("imageMaxDimensionPx"),
+    field("timeoutSeconds", POSITIVE_INTEGER, "when a run is ended"),
+    field("mediaMaxMb", POSITIVE, ""),
+    field("imageMaxDimensionPx", POSITIVE_INTEGER, ""),
     other("imageQuality"),
     other("typingIntervalSeconds"),
     other("typingMode"),
@@ -236,6 +243,9 @@ static ACTIVE_HOURS: ObjectSchema = ObjectSchema {
     rule: Some(rules::active_hours),
     others: Others::Refuse,
 };
+const THINKING: Schema = Schema::Words(&[
+    "off", "minimal", "low", "medium", "high", "xhigh", "adaptive", "max", "ultra",
+]);
 
 static SUBAGENTS: ObjectSchema = ObjectSchema {
     fields: &[field("maxSpawnDepth", POSITIVE_INTEGER, "how deep sub-agents may nest")],
@@ -248,15 +258,15 @@ macro_rules! agent_fields {
         &[
             $id,
             field("default", Schema::Bool, "true: the agent meant when none is named"),
-            other("name"),
+            field("name", TEXT, "as people call it"),
             other("description"),
             field("workspace", TEXT, "this agent's own directory"),
             field("agentDir", TEXT, "where this agent's state is kept"),
-            other("model"),
+            field("model", MODEL, "this agent's own model"),
             other("utilityModel"),
             other("models"),
             other("modelPolicy"),
-            other("thinkingDefault"),
+            field("thinkingDefault", THINKING, ""),
             other("verboseDefault"),
             other("toolProgressDetail"),
             other("reasoningDefault"),
@@ -602,19 +612,19 @@ static SESSION: ObjectSchema = strict(&[
     field("identityLinks", Schema::Map(&TEXTS), "peers that are one person"),
     other("transcriptRetentionDays"),
     other("maxRecentTurns"),
-    other("resetTriggers"),
-    other("idleMinutes"),
-    other("reset"),
-    other("resetByType"),
-    other("resetByChannel"),
+    field("resetTriggers", TEXTS, ""),
+    field("idleMinutes", POSITIVE_INTEGER, ""),
+    field("reset", Schema::Object(&parts::RESET), ""),
+    field("resetByType", Schema::Object(&parts::RESET_BY_TYPE), ""),
+    field("resetByChannel", Schema::Map(&Schema::Object(&parts::RESET)), ""),
     field("store", TEXT, "where sessions are recorded"),
-    other("typingIntervalSeconds"),
+    field("typingIntervalSeconds", POSITIVE_INTEGER, ""),
     other("typingMode"),
-    other("parentForkMaxTokens"),
+    field("parentForkMaxTokens", COUNT, ""),
     field("mainKey", TEXT, "ignored: the main session is always main"),
-    other("sendPolicy"),
+    field("sendPolicy", Schema::Object(&parts::SEND_POLICY), "which sessions are answered"),
     other("agentToAgent"),
-    other("threadBindings"),
+    field("threadBindings", Schema::Object(&parts::THREAD_BINDINGS), ""),
     other("maintenance"),
     other("writeLock"),
 ]);

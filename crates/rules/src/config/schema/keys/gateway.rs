@@ -1,10 +1,10 @@
 //! The keys of `gateway`: those that this build enforces, with what they do, and the others that either
 //! release of the reference knows.
 
-use super::{COUNT, FILLED, POSITIVE_INTEGER, SECRET, TEXT, TEXTS, field, other, required, strict};
-use crate::config::schema::{Field, ObjectSchema, Range, Schema};
-
-const NUMBER: Schema = Schema::Number(Range::Any);
+use super::{
+    COUNT, FILLED, NUMBER, POSITIVE_INTEGER, SECRET, TEXT, TEXTS, field, other, required, strict,
+};
+use crate::config::schema::{Field, ObjectSchema, Schema};
 
 pub(super) static GATEWAY: ObjectSchema = strict(&[
     field("port", POSITIVE_INTEGER, "built-in: 18789"),

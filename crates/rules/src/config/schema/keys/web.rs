@@ -1,9 +1,7 @@
 //! The keys of `tools.web`.
 
-use super::{COUNT, POSITIVE_INTEGER, SECRET, TEXT, field, other, strict};
+use super::{COUNT, NOT_NEGATIVE, POSITIVE_INTEGER, SECRET, TEXT, field, other, strict};
 use crate::config::schema::{Field, ObjectSchema, Range, Schema};
-
-const NOT_NEGATIVE: Schema = Schema::Number(Range::NotNegative);
 
 pub(super) static WEB: ObjectSchema = strict(&[
     field("search", Schema::Object(&SEARCH), ""),
