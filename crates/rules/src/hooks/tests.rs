@@ -249,13 +249,23 @@ fn a_session_is_the_callers_own() {
         ask(&few, Some("main"), Some(("hook:x", Request))),
         Err(SessionRefused::AgentNotAllowed { agent: main })
     );
-    let woken = |hooks: &Hooks| hooks.decide_wake(&config);
-    assert_eq!((woken(&open), woken(&shut)), (Ok(()), Ok(())));
-    let refused = SessionRefused::AgentNotAllowed { agent: AgentId::main() };
-    assert_eq!(woken(&few), Err(refused));
     for key in ["y", "agent:bot:hook:x"] {
         let found = ask(&few, Some("bot"), Some((key, Request)));
         assert!(matches!(found, Err(SessionRefused::Prefix { .. })), "{key}: {found:?}");
+    }
+}
+
+#[test]
+fn the_list_of_agents_holds_for_whoever_is_woken() {
+    let refused = SessionRefused::AgentNotAllowed { agent: AgentId::main() };
+    for (rest, expected) in [
+        ("", Ok(())),
+        ("allowedAgentIds: ['Main']", Ok(())),
+        ("allowedAgentIds: ['bot']", Err(refused.clone())),
+        ("allowedAgentIds: []", Err(refused)),
+    ] {
+        let (config, found) = hooks(rest);
+        assert_eq!(found.decide_wake(&config), expected, "{rest}");
     }
 }
 
