@@ -92,18 +92,18 @@ impl Listener {
     /// Sends the message whose run is heard. Whoever leaves while it is sent ends it all the same.
     pub(super) async fn send<T: Send + 'static>(
         &self,
-        send: impl FnOnce() -> T + Send + 'static,
+        put: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, JoinError> {
         let ending = self.ending.clone();
-        let sent = tokio::task::spawn_blocking(move || {
-            let sent = send();
+        let work = tokio::task::spawn_blocking(move || {
+            let done = put();
             // Either this sees that the listener has gone, or the listener finds the run.
             if ending.is_gone.load(Ordering::SeqCst) {
                 ending.carry_out();
             }
-            sent
+            done
         });
-        sent.await
+        work.await
     }
 
     pub(super) async fn next(&mut self) -> Heard {
