@@ -101,9 +101,9 @@ impl Listener {
             if ending.is_gone.load(Ordering::SeqCst) {
                 ending.carry_out();
             }
-            done
+            sent
         });
-        work.await
+        sent.await
     }
 
     pub(super) async fn next(&mut self) -> Heard {
