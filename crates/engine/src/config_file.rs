@@ -8,6 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use clawpen_rules::approval::file::{FileHash, SetRefusal, check_base};
 use clawpen_rules::config::edit::{self, EditError};
@@ -103,11 +104,10 @@ impl Views {
         if let Some((_, view)) = kept.as_ref().filter(|(stamps, _)| stamps.are_current()) {
             return Ok(view.clone());
         }
+        let began = SystemTime::now();
         let view = Arc::new(view(around)?);
-        *kept = match &view.state {
-            Ok(sound) => Some((Stamps::of(&sound.store), view.clone())),
-            Err(_) => None,
-        };
+        let stamps = view.state.as_ref().ok().and_then(|sound| Stamps::of(&sound.store, began));
+        *kept = stamps.map(|stamps| (stamps, view.clone()));
         Ok(view)
     }
 }

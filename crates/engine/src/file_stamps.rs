@@ -72,9 +72,20 @@ pub(crate) struct Stamps {
 }
 
 impl Stamps {
-    /// Those of a config that was loaded.
-    pub(crate) fn of(store: &Store) -> Self {
-        Self::new(&store.locations, store.loaded.config.files())
+    /// Those of a config that was loaded, by somebody who began at `began`. `None` if one of its files may have changed
+    /// since then, or so shortly before that its clock would not show a second change: what was read may not be what
+    /// stands there now, so it is not to be kept.
+    pub(crate) fn of(store: &Store, began: SystemTime) -> Option<Self> {
+        let read = store.loaded.config.files();
+        Some(Self::new(&store.locations, read)).filter(|stamps| stamps.were_settled(read, began))
+    }
+
+    fn were_settled(&self, read: &[String], began: SystemTime) -> bool {
+        let began = began.duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.files.iter().all(|(path, stamp)| match stamp {
+            Some(stamp) => stamp.is_settled_at(began),
+            None => !read.contains(path),
+        })
     }
 
     fn new(locations: &Locations, read: &[String]) -> Self {
@@ -97,6 +108,24 @@ impl Stamps {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_changed_after_it_was_read_or_just_before_is_not_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("openclaw.json").to_string_lossy().into_owned();
+        std::fs::write(&path, "{}").unwrap();
+        let read = [path.clone()];
+        let stamps = || Stamps {
+            files: vec![(path.clone(), Stamp::at(&path)), ("/missing/.env".to_owned(), None)],
+            made: Instant::now(),
+        };
+        let written = std::fs::metadata(&path).unwrap().modified().unwrap();
+        assert!(!stamps().were_settled(&read, written), "its clock may not have moved on");
+        assert!(!stamps().were_settled(&read, written - Duration::from_secs(9)), "written since");
+        assert!(stamps().were_settled(&read, written + Duration::from_secs(9)));
+        std::fs::remove_file(&path).unwrap();
+        assert!(!stamps().were_settled(&read, written + Duration::from_secs(9)), "it is gone");
+    }
 
     #[test]
     fn a_stamp_settles_when_its_clock_must_have_moved_on() {

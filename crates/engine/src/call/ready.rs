@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use clawpen_rules::tool_policy::Layers;
 
@@ -25,7 +26,8 @@ pub(super) struct Ready {
     pub(super) store: Store,
     pub(super) prepared: Prepared,
     pub(super) layers: Layers,
-    stamps: Stamps,
+    /// `None` if what was read may have changed meanwhile.
+    stamps: Option<Stamps>,
 }
 
 type Key = (Option<String>, Option<String>, Option<String>);
@@ -46,9 +48,9 @@ impl Sessions {
         if let Some(ready) = kept.filter(|ready| ready.is_current()) {
             return Ok(ready);
         }
+        let began = SystemTime::now();
         let store = load().map_err(Missing::Config)?;
-        // Taken after reading: a change in between is seen at the latest when what is kept is too old.
-        let stamps = Stamps::of(&store);
+        let stamps = Stamps::of(&store, began);
         let prepared = match prepare(&store, &who.target()) {
             Ok(prepared) => prepared,
             Err(error) => return Err(Missing::Session(Box::new(store), error)),
@@ -73,6 +75,6 @@ pub(super) enum Missing<E> {
 
 impl Ready {
     fn is_current(&self) -> bool {
-        self.stamps.are_current()
+        self.stamps.as_ref().is_some_and(Stamps::are_current)
     }
 }
