@@ -26,16 +26,15 @@ use clawpen_engine::cron_store::{CronStore, Job, Stamp, local_zone};
 use clawpen_rules::cron::{Asked, Ran, Zone};
 use clawpen_rules::timestamp::Timestamp;
 use clawpen_wire::gateway::ErrorShape;
+use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinSet;
 
 use crate::hub::Slow;
 use crate::journal::Level;
+use crate::rounds::{self, LONGEST_PAUSE, Look};
 use crate::shared::{Shared, unavailable};
 
-/// How long nobody looks if nothing happens. A clock that is set is noticed by then, and so is a change by another process.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How long next moments are searched for in one look; the store is locked meanwhile. The rest comes soon after.
 const SEARCH: Duration = Duration::from_millis(200);
 /// A clock that goes back further than this was set.
@@ -111,12 +110,6 @@ pub(super) struct Claim {
     pub(super) zone: Zone,
 }
 
-/// What a look found.
-struct Look {
-    claims: Vec<Claim>,
-    pause: Duration,
-}
-
 impl Planner {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -174,46 +167,27 @@ impl State {
     }
 }
 
-/// Looks and runs until the gateway stops, and then until what runs has ended.
-pub(crate) async fn run(shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
-    let mut work: JoinSet<()> = JoinSet::new();
-    loop {
-        let door = shared.clone();
-        let looked = tokio::task::spawn_blocking(move || look(&door)).await;
-        let pause = match looked {
-            Ok(Ok(Look { claims, pause })) => {
-                for claim in claims {
-                    work.spawn(turn::carry_out(shared.clone(), claim));
-                }
-                pause
-            }
-            Ok(Err(error)) => {
-                Planner::complain(&shared, &error);
-                LONGEST_PAUSE
-            }
-            Err(_panic) => LONGEST_PAUSE,
-        };
-        tokio::select! {
-            // Told to stop, or nobody is left who could tell us.
-            _ = stopped.wait_for(|stop| *stop) => break,
-            () = shared.cron.woken.notified() => {}
-            Some(_) = work.join_next(), if !work.is_empty() => {}
-            () = tokio::time::sleep(pause) => {}
-        }
-    }
-    while work.join_next().await.is_some() {}
+/// Runs planned jobs until the gateway stops.
+pub(crate) async fn run(shared: Arc<Shared>, stopped: watch::Receiver<bool>) {
+    let door = shared.clone();
+    let look = move || {
+        look(&door).unwrap_or_else(|error| {
+            Planner::complain(&door, &error);
+            Look::idle()
+        })
+    };
+    rounds::run(stopped, &shared.cron.woken, look).await;
 }
 
 /// Claims what is due and may run now.
-fn look(shared: &Shared) -> Result<Look, ErrorShape> {
-    let idle = || Ok(Look { claims: Vec::new(), pause: LONGEST_PAUSE });
+fn look(shared: &Arc<Shared>) -> Result<Look, ErrorShape> {
     if !shared.is_ready.load(Ordering::Relaxed) {
-        return idle();
+        return Ok(Look::idle());
     }
     let sound = shared.sound()?;
     let settings = Settings::of(shared, &sound);
     if !own(shared, &settings)? {
-        return idle();
+        return Ok(Look::idle());
     }
     let now = Shared::now();
     // Asked before the file is read: what ends meanwhile is no longer marked in it, or known here.
@@ -241,7 +215,8 @@ fn look(shared: &Shared) -> Result<Look, ErrorShape> {
     });
     let is_whole = jobs.is_empty() || shared.cron.state().known.is_some();
     let pause = if is_whole { pause } else { pause.min(SEARCH) };
-    Ok(Look { claims, pause })
+    let turn = |claim| turn::carry_out(shared.clone(), claim).boxed();
+    Ok(Look { begin: claims.into_iter().map(turn).collect(), pause })
 }
 
 /// Sees to it that nobody else runs these jobs. False if somebody does.

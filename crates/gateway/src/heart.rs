@@ -21,17 +21,15 @@ use clawpen_engine::config_file::Sound;
 use clawpen_rules::heartbeat::{Cause, Due, Every, Heartbeat, Planned, Skip, Switch, decide_due};
 use clawpen_rules::ids::AgentId;
 use clawpen_wire::gateway::ErrorShape;
+use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinSet;
 
 use crate::hub::Slow;
 use crate::journal::Level;
 use crate::methods::{agents, sessions};
+use crate::rounds::{self, Look};
 use crate::shared::Shared;
-
-/// How long nobody looks if nothing happens: a config that was changed by hand is noticed by then.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The heartbeats of this gateway.
 #[derive(Default)]
@@ -64,12 +62,6 @@ enum Asked {
     Anew,
     /// While a beat went on, which may have brought the lines already.
     Meanwhile,
-}
-
-/// What a look found.
-struct Look {
-    begin: Vec<(AgentId, Cause)>,
-    pause: Duration,
 }
 
 impl Heart {
@@ -116,36 +108,17 @@ impl Heart {
     }
 }
 
-/// Looks and asks until the gateway stops, and then until what runs has ended.
-pub(crate) async fn run(shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
-    let mut work: JoinSet<()> = JoinSet::new();
-    loop {
-        let door = shared.clone();
-        let looked = tokio::task::spawn_blocking(move || look(&door)).await;
-        let pause = match looked {
-            Ok(Ok(Look { begin, pause })) => {
-                for (agent, cause) in begin {
-                    work.spawn(beat::carry_out(shared.clone(), agent, cause));
-                }
-                pause
-            }
-            // A config that is not sound wakes nobody; whoever asks for it is told why.
-            Ok(Err(_)) | Err(_) => LONGEST_PAUSE,
-        };
-        tokio::select! {
-            // Told to stop, or nobody is left who could tell us.
-            _ = stopped.wait_for(|stop| *stop) => break,
-            () = shared.heart.woken.notified() => {}
-            Some(_) = work.join_next(), if !work.is_empty() => {}
-            () = tokio::time::sleep(pause) => {}
-        }
-    }
-    while work.join_next().await.is_some() {}
+/// Asks agents until the gateway stops, and then waits for those that answer.
+pub(crate) async fn run(shared: Arc<Shared>, stopped: watch::Receiver<bool>) {
+    let door = shared.clone();
+    // A config that is not sound wakes nobody; whoever asks for it is told why.
+    let look = move || look(&door).unwrap_or_else(|_unsound| Look::idle());
+    rounds::run(stopped, &shared.heart.woken, look).await;
 }
 
 /// Whose beat begins now, and when to look again.
-fn look(shared: &Shared) -> Result<Look, ErrorShape> {
-    let mut look = Look { begin: Vec::new(), pause: LONGEST_PAUSE };
+fn look(shared: &Arc<Shared>) -> Result<Look, ErrorShape> {
+    let mut look = Look::idle();
     if !shared.is_ready.load(Ordering::Relaxed) {
         return Ok(look);
     }
@@ -176,7 +149,8 @@ fn look(shared: &Shared) -> Result<Look, ErrorShape> {
             });
             let cause = asked.then_some(Cause::Wake).or(is_due.then_some(Cause::Interval));
             agent.is_busy = cause.is_some();
-            look.begin.extend(cause.map(|cause| (id, cause)));
+            let beat = |cause| beat::carry_out(shared.clone(), id, cause).boxed();
+            look.begin.extend(cause.map(beat));
         }
     }
     for _ in 0..left_out {

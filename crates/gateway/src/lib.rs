@@ -23,6 +23,7 @@ pub mod mcp;
 mod methods;
 mod metrics;
 mod presence;
+mod rounds;
 mod runs;
 pub mod server;
 mod shared;

@@ -18,6 +18,7 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::config::tree::Node;
 use crate::ids::AgentId;
+use crate::js_number;
 
 pub use answer::{Meaning, decide_answer, is_empty_file};
 pub(crate) use hours::check_hours;
@@ -173,7 +174,7 @@ fn user_zone(config: &Config) -> Option<&str> {
 
 fn count(node: Option<&Node>) -> Option<usize> {
     let number = node?.as_number()?;
-    (0.0..=1e9).contains(&number).then(|| format!("{:.0}", number.floor()).parse().ok()).flatten()
+    (0.0..=1e9).contains(&number).then(|| js_number::whole(number)).flatten()
 }
 
 fn every(written: Option<&str>) -> Every {

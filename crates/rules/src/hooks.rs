@@ -19,6 +19,7 @@ use std::fmt;
 use crate::config::Config;
 use crate::config::tree::{At, Node};
 use crate::ids::AgentId;
+use crate::js_number;
 pub use mapping::{Action, Content, Mapping, Mode};
 
 /// The path, if the config names no other.
@@ -166,8 +167,7 @@ fn most_bytes(at: &At<'_>) -> Result<usize, HooksRefused> {
     match written.filter(|number| *number > 0.0) {
         None => Ok(DEFAULT_BYTES),
         Some(number) => {
-            // Far below 2^53, so the text is exact.
-            let whole = format!("{:.0}", number.floor()).parse::<usize>().ok();
+            let whole: Option<usize> = js_number::whole(number);
             whole.filter(|bytes| *bytes <= MOST_BYTES).ok_or(HooksRefused::TooMuch)
         }
     }

@@ -1,4 +1,4 @@
-//! Prints a number the way JavaScript does.
+//! Prints a number the way JavaScript does, and takes the whole of one.
 //!
 //! The config is JavaScript's data: container arguments and the config fingerprint must show `1`
 //! for `1.0`, `1e+21` for a large number and `0.30000000000000004` for what it really is. Takes an
@@ -27,6 +27,11 @@ pub fn format(number: f64) -> String {
     format!("{sign}{}", lay_out(&digits, exponent))
 }
 
+/// The whole number at or below `number`, in a type that can hold it; by way of its digits, which loses nothing.
+pub fn whole<T: std::str::FromStr>(number: f64) -> Option<T> {
+    format!("{:.0}", number.floor()).parse().ok()
+}
+
 /// Places the point. `exponent` is the one of the first digit: `("15", 0)` is 1.5.
 fn lay_out(digits: &str, exponent: i32) -> String {
     if !(SMALLEST_PLAIN_EXPONENT..FIRST_LARGE_EXPONENT).contains(&exponent) {
@@ -51,6 +56,13 @@ fn lay_out(digits: &str, exponent: i32) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_whole_of_a_number_is_below_it_or_there_is_none() {
+        assert_eq!((whole::<u64>(30.9), whole::<u64>(0.0)), (Some(30), Some(0)));
+        assert_eq!((whole::<u64>(-0.5), whole::<i64>(-0.5)), (None, Some(-1)));
+        assert_eq!((whole::<u64>(f64::NAN), whole::<u64>(1e300)), (None, None));
+    }
 
     #[test]
     fn whole_numbers_have_no_point() {

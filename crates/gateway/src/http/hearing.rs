@@ -58,7 +58,6 @@ impl Ending {
 
 /// Hears of one run. Gone before the run's end, it ends it.
 pub(super) struct Listener {
-    shared: Arc<Shared>,
     pub(super) connection: String,
     inbox: Inbox,
     ending: Ending,
@@ -86,7 +85,7 @@ impl Listener {
             session: session.to_owned(),
             is_gone: Arc::default(),
         };
-        Self { shared: shared.clone(), connection, inbox, ending, heard: 0, is_over: false }
+        Self { connection, inbox, ending, heard: 0, is_over: false }
     }
 
     /// Sends the message whose run is heard. Whoever leaves while it is sent ends it all the same.
@@ -152,7 +151,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.shared.hub.leave(&self.connection);
+        self.ending.shared.hub.leave(&self.connection);
         if !self.is_over {
             self.ending.is_gone.store(true, Ordering::SeqCst);
             let ending = self.ending.clone();

@@ -22,6 +22,7 @@ use clawpen_rules::directives::Authority;
 use clawpen_rules::hooks::session::{HookSession, KeyFrom, LABEL, Wanted};
 use clawpen_rules::hooks::template::{Template, TooLong};
 use clawpen_rules::hooks::{self, Action, Content, Hooks, HooksRefused, Mapping, Mode, Route};
+use clawpen_rules::js_number;
 use clawpen_rules::models::ModelRef;
 use clawpen_rules::session::entry::{decide_model, default_model};
 use clawpen_rules::web::wrap;
@@ -294,7 +295,7 @@ fn direct(call: &Call) -> Result<Asked, Refused> {
         return Err(bad("model required"));
     }
     let seconds = call.payload["timeoutSeconds"].as_f64().filter(|seconds| *seconds >= 1.0);
-    let seconds = seconds.and_then(|seconds| format!("{:.0}", seconds.floor()).parse().ok());
+    let seconds = seconds.and_then(js_number::whole);
     Ok(Asked {
         message,
         name: call.text("name").unwrap_or("Hook").to_owned(),

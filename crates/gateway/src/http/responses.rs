@@ -21,6 +21,7 @@ use clawpen_engine::approvals_file::now_ms;
 use clawpen_engine::random;
 use clawpen_engine::runner::{Ended, Wishes};
 use clawpen_rules::access::Scope;
+use clawpen_rules::js_number;
 use futures_util::stream;
 use serde_json::{Value, json};
 
@@ -141,8 +142,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, caller: Caller, request: Request
 fn most_bytes(shared: &Shared) -> usize {
     let keys = ["gateway", "http", "endpoints", "responses", "maxBodyBytes"];
     let written = shared.sound().ok().and_then(|sound| {
-        let number = sound.store.loaded.config.at(&keys)?.node.as_number()?;
-        format!("{:.0}", number.floor()).parse::<usize>().ok()
+        js_number::whole::<usize>(sound.store.loaded.config.at(&keys)?.node.as_number()?)
     });
     written.map_or(MAX_BODY_BYTES, |bytes| bytes.min(MAX_BODY_BYTES))
 }

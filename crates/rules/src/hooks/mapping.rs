@@ -3,6 +3,7 @@
 use super::HooksRefused;
 use super::template::Template;
 use crate::config::tree::{At, Node};
+use crate::js_number;
 
 /// More mappings than this are no config that somebody wrote.
 const MOST: usize = 200;
@@ -139,7 +140,7 @@ fn one(at: &At<'_>, index: usize) -> Result<Mapping, HooksRefused> {
         agent: text("agentId"),
         session: template("sessionKey")?,
         model: template("model")?,
-        timeout_seconds: seconds.and_then(|seconds| format!("{:.0}", seconds.floor()).parse().ok()),
+        timeout_seconds: seconds.and_then(js_number::whole),
     })
 }
 
